@@ -1,0 +1,284 @@
+"""Every failure a caller can meet, as one tree. The table that maps it to the wire is the classes themselves.
+
+    TidegateError
+    ├── InvalidRequest                 400  the request is wrong and stays wrong
+    │   ├── MalformedBody              400  not UTF-8, not JSON, not an object, a key twice
+    │   ├── InvalidField               400  a field has the wrong type or value; `param` names it
+    │   ├── InvalidHeader              400  a header has a value that cannot be read; `param` names it
+    │   ├── ForbiddenField             400  the body tries to choose where it is sent
+    │   ├── ContextLengthExceeded      400  no target that may answer has a window this large
+    │   ├── CapabilityUnavailable      400  no target that may answer can do what the request needs
+    │   ├── UnknownModel               404
+    │   ├── UnknownRoute               404
+    │   ├── MethodNotAllowed           405
+    │   ├── BodyTooLarge               413
+    │   └── UnsupportedEncoding        415
+    ├── AuthenticationFailed           401
+    ├── PermissionDenied               403
+    │   └── PolicyRefused              403  the policy leaves no target for this request, whatever their state
+    ├── QuotaExceeded                  429  the caller's own limit
+    ├── Unavailable                    503  ours, for now
+    │   ├── Overloaded                 503  the queue is full
+    │   ├── Draining                   503  shutting down
+    │   └── NoTargetAvailable          503  those that may answer are down
+    ├── DeadlineExceeded               504  the caller's budget ran out before first content
+    ├── UpstreamError                  502  a target failed; none is left that may answer
+    │   ├── UpstreamUnreachable        502  no connection was made
+    │   ├── UpstreamCut                502  the connection ended in the middle of an answer
+    │   ├── UpstreamProtocol           502  the answer was not the protocol's
+    │   └── UpstreamRefused            502  the target answered with an error of its own
+    └── InternalError                  500  a fault of Tidegate's
+
+A message never holds a prompt, a secret, or a stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+
+class TidegateError(Exception):
+    """The root. Subclasses set the class attributes; instances add what the caller needs to mend the request."""
+
+    code: ClassVar[str]
+    http_status: ClassVar[int]
+    openai_type: ClassVar[str]
+    retryable: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        param: str | None = None,
+        retry_after_s: float | None = None,
+        details: dict[str, Any] | None = None,
+    ) -> None:
+        """Build an error.
+
+        Args:
+            message: One sentence for the caller: what is wrong and how to mend it.
+            param: The field or header at fault.
+            retry_after_s: Seconds after which trying again may help.
+            details: Machine-readable facts, such as the reason each target was excluded.
+        """
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.retry_after_s = retry_after_s
+        self.details = details
+
+    @property
+    def error_type(self) -> str:
+        """The OpenTelemetry `error.type`: low cardinality, the same word as `code`."""
+        return self.code
+
+    def to_openai(self, request_id: str | None) -> dict[str, Any]:
+        """Return the body OpenAI clients expect, with the request id beside the message."""
+        error: dict[str, Any] = {
+            "message": self.message,
+            "type": self.openai_type,
+            "param": self.param,
+            "code": self.code,
+        }
+        if request_id is not None:
+            error["request_id"] = request_id
+        if self.details is not None:
+            error["details"] = self.details
+        return {"error": error}
+
+
+class InvalidRequest(TidegateError):
+    """The request is wrong and stays wrong however often it is sent."""
+
+    code = "invalid_request"
+    http_status = 400
+    openai_type = "invalid_request_error"
+
+
+class MalformedBody(InvalidRequest):
+    """The body is not UTF-8, not JSON, not an object, too deep, or names a key twice."""
+
+    code = "malformed_body"
+
+
+class InvalidField(InvalidRequest):
+    """A field has the wrong type or value."""
+
+    code = "invalid_field"
+
+
+class InvalidHeader(InvalidRequest):
+    """A header has a value that cannot be read."""
+
+    code = "invalid_header"
+
+
+class ForbiddenField(InvalidRequest):
+    """The body tries to choose the destination or its credentials, which only settings may."""
+
+    code = "forbidden_field"
+
+
+class ContextLengthExceeded(InvalidRequest):
+    """The prompt and its output cap fit no window of a target that may answer."""
+
+    code = "context_length_exceeded"
+
+
+class CapabilityUnavailable(InvalidRequest):
+    """No target that may answer can do what the request needs."""
+
+    code = "capability_unavailable"
+
+
+class UnknownModel(InvalidRequest):
+    """The model is not served under that name."""
+
+    code = "model_not_found"
+    http_status = 404
+
+
+class UnknownRoute(InvalidRequest):
+    """No such path."""
+
+    code = "not_found"
+    http_status = 404
+
+
+class MethodNotAllowed(InvalidRequest):
+    """The path exists, the method does not."""
+
+    code = "method_not_allowed"
+    http_status = 405
+
+
+class BodyTooLarge(InvalidRequest):
+    """The body passes the limit."""
+
+    code = "body_too_large"
+    http_status = 413
+
+
+class UnsupportedEncoding(InvalidRequest):
+    """The body's content encoding or type is not accepted."""
+
+    code = "unsupported_encoding"
+    http_status = 415
+
+
+class AuthenticationFailed(TidegateError):
+    """No credential, or one that does not hold."""
+
+    code = "authentication_failed"
+    http_status = 401
+    openai_type = "authentication_error"
+
+
+class PermissionDenied(TidegateError):
+    """The caller is known and may not do this."""
+
+    code = "permission_denied"
+    http_status = 403
+    openai_type = "permission_error"
+
+
+class PolicyRefused(PermissionDenied):
+    """The policy leaves no target for this request, whatever state they are in."""
+
+    code = "policy_refused"
+
+
+class QuotaExceeded(TidegateError):
+    """The caller's own limit is used up."""
+
+    code = "quota_exceeded"
+    http_status = 429
+    openai_type = "rate_limit_error"
+    retryable = True
+
+
+class Unavailable(TidegateError):
+    """Tidegate cannot answer now."""
+
+    code = "unavailable"
+    http_status = 503
+    openai_type = "server_error"
+    retryable = True
+
+
+class Overloaded(Unavailable):
+    """The queue is full."""
+
+    code = "overloaded"
+
+
+class Draining(Unavailable):
+    """The program is shutting down and takes no new work."""
+
+    code = "draining"
+
+
+class NoTargetAvailable(Unavailable):
+    """Every target that may answer this request is down."""
+
+    code = "no_target_available"
+
+
+class DeadlineExceeded(TidegateError):
+    """The caller's budget ran out before the first content."""
+
+    code = "deadline_exceeded"
+    http_status = 504
+    openai_type = "timeout_error"
+    retryable = True
+
+
+class UpstreamError(TidegateError):
+    """A target failed and no other may answer."""
+
+    code = "upstream_error"
+    http_status = 502
+    openai_type = "upstream_error"
+    retryable = True
+
+
+class UpstreamUnreachable(UpstreamError):
+    """No connection to the target was made, so nothing was sent."""
+
+    code = "upstream_unreachable"
+
+
+class UpstreamCut(UpstreamError):
+    """The connection ended in the middle of an answer."""
+
+    code = "upstream_cut"
+
+
+class UpstreamProtocol(UpstreamError):
+    """What the target answered is not the protocol's."""
+
+    code = "upstream_protocol"
+
+
+class UpstreamRefused(UpstreamError):
+    """The target answered with an error of its own. `details.upstream_status` holds its HTTP status."""
+
+    code = "upstream_refused"
+
+
+class InternalError(TidegateError):
+    """A fault of Tidegate's own."""
+
+    code = "internal_error"
+    http_status = 500
+    openai_type = "server_error"
+
+
+def error_classes() -> Iterator[type[TidegateError]]:
+    """Yield every concrete class of the tree, parents before children; docs and tests are made from it."""
+    pending: list[type[TidegateError]] = list(TidegateError.__subclasses__())
+    while pending:
+        cls = pending.pop(0)
+        yield cls
+        pending[:0] = cls.__subclasses__()

@@ -1,0 +1,26 @@
+"""Header names on the wire, in one place, lower case as ASGI delivers them."""
+
+# What a caller may send.
+DATA_CLASS = "x-data-class"
+DATA_TAGS = "x-data-tags"
+LATENCY_BUDGET_MS = "x-latency-budget-ms"
+TTFT_BUDGET_MS = "x-ttft-budget-ms"
+GRPC_TIMEOUT = "grpc-timeout"
+ENVOY_EXPECTED_TIMEOUT_MS = "x-envoy-expected-rq-timeout-ms"
+LLM_D_SLO_TTFT_MS = "x-llm-d-slo-ttft-ms"
+LLM_D_SLO_TPOT_MS = "x-llm-d-slo-tpot-ms"
+STAINLESS_READ_TIMEOUT = "x-stainless-read-timeout"
+TRACEPARENT = "traceparent"
+AUTHORIZATION = "authorization"
+
+# What the gateway answers with.
+REQUEST_ID = "x-request-id"
+TARGET = "x-tidegate-target"
+REASON = "x-tidegate-reason"
+DECISION = "x-tidegate-decision"
+POLICY = "x-tidegate-policy"
+SERVER_TIMING = "server-timing"
+RETRY_AFTER = "retry-after"
+
+# Everything under this prefix is ours to say; a caller's own is stripped before anything reads it.
+OWN_PREFIX = "x-tidegate-"

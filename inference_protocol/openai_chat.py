@@ -1,0 +1,134 @@
+"""`POST /v1/chat/completions`: from bytes to `InferenceRequest`, refusing what cannot be right and keeping the rest.
+
+Fields we do not know pass untouched. Fields that would choose where the request is sent are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from inference_protocol import fields
+from inference_protocol.errors import ForbiddenField, InvalidField
+from inference_protocol.json_body import parse_object
+from inference_protocol.request import InferenceRequest, Needs, Task, WireProtocol
+from inference_protocol.sampling import Sampling
+
+ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+MAX_MESSAGES = 4096
+MAX_OUTPUT_TOKENS = 1 << 20
+# A caller who could set these would aim the gateway, and its credentials, at a host of their choice.
+FORBIDDEN_FIELDS = frozenset(
+    {
+        "api_base",
+        "api_key",
+        "api_version",
+        "base_url",
+        "custom_host",
+        "custom_llm_provider",
+        "endpoint_url",
+        "extra_body",
+        "extra_headers",
+        "proxy",
+    }
+)
+# Set by us for our runtimes; a caller's own would let them read another tenant's cached prefix.
+DROPPED_FIELDS = frozenset({"cache_salt"})
+
+
+def parse_chat(raw: bytes) -> InferenceRequest:
+    """Read a chat completion request.
+
+    Raises:
+        MalformedBody: The body cannot be read at all.
+        InvalidField: A field has the wrong type or value; `param` names it.
+        ForbiddenField: The body names a destination or a credential.
+    """
+    tree = parse_object(raw)
+    _refuse_forbidden(tree)
+    _check_messages(tree.get("messages"))
+    n = fields.integer(tree, "n", least=1, most=128) or 1
+    return InferenceRequest(
+        protocol=WireProtocol.OPENAI,
+        task=Task.CHAT,
+        model=fields.string(tree, "model"),
+        raw=raw,
+        tree=tree,
+        stream=fields.boolean(tree, "stream"),
+        wants_usage=_wants_usage(tree),
+        output_cap=_output_cap(tree),
+        needs=_needs(tree, n),
+        sampling=Sampling.from_tree(tree),
+    )
+
+
+def _refuse_forbidden(tree: Mapping[str, Any]) -> None:
+    for key in tree:
+        if key.lower() in FORBIDDEN_FIELDS:
+            raise ForbiddenField(f"`{key}` is not accepted: where a request goes is the operator's setting.", param=key)
+
+
+def _check_messages(messages: Any) -> None:
+    if not isinstance(messages, list) or not messages:
+        raise InvalidField("`messages` must be a non-empty list.", param="messages")
+    if len(messages) > MAX_MESSAGES:
+        raise InvalidField(f"`messages` may hold {MAX_MESSAGES} messages, not {len(messages)}.", param="messages")
+    for index, message in enumerate(messages):
+        at = f"messages[{index}]"
+        if not isinstance(message, dict):
+            raise InvalidField(f"`{at}` must be an object.", param=at)
+        if message.get("role") not in ROLES:
+            raise InvalidField(f"`{at}.role` must be one of {', '.join(sorted(ROLES))}.", param=f"{at}.role")
+        _check_content(message.get("content"), at, may_be_missing=message["role"] in {"assistant", "function"})
+
+
+def _check_content(content: Any, at: str, *, may_be_missing: bool) -> None:
+    if isinstance(content, str) or (content is None and may_be_missing):
+        return
+    if not isinstance(content, list):
+        raise InvalidField(f"`{at}.content` must be a string or a list of parts.", param=f"{at}.content")
+    for index, part in enumerate(content):
+        if not isinstance(part, dict) or not isinstance(part.get("type"), str):
+            where = f"{at}.content[{index}]"
+            raise InvalidField(f"`{where}` must be an object with a `type`.", param=where)
+        if part["type"] == "text" and not isinstance(part.get("text"), str):
+            where = f"{at}.content[{index}].text"
+            raise InvalidField(f"`{where}` must be a string.", param=where)
+
+
+def _wants_usage(tree: Mapping[str, Any]) -> bool:
+    options = tree.get("stream_options")
+    if options is None:
+        return False
+    if not isinstance(options, dict):
+        raise InvalidField("`stream_options` must be an object.", param="stream_options")
+    return fields.boolean(options, "include_usage", at="stream_options.")
+
+
+def _output_cap(tree: Mapping[str, Any]) -> int | None:
+    newer = fields.integer(tree, "max_completion_tokens", least=0, most=MAX_OUTPUT_TOKENS)
+    older = fields.integer(tree, "max_tokens", least=0, most=MAX_OUTPUT_TOKENS)
+    return newer if newer is not None else older
+
+
+def _needs(tree: Mapping[str, Any], n: int) -> Needs:
+    tools = tree.get("tools")
+    if tools is not None and not isinstance(tools, list):
+        raise InvalidField("`tools` must be a list.", param="tools")
+    response_format = tree.get("response_format")
+    if response_format is not None and not isinstance(response_format, dict):
+        raise InvalidField("`response_format` must be an object.", param="response_format")
+    kinds = {
+        part["type"]
+        for message in tree["messages"]
+        if isinstance(message.get("content"), list)
+        for part in message["content"]
+    }
+    return Needs(
+        tools=bool(tools) and tree.get("tool_choice") != "none",
+        schema=response_format is not None and response_format.get("type") != "text",
+        images="image_url" in kinds,
+        audio="input_audio" in kinds,
+        logprobs=fields.boolean(tree, "logprobs"),
+        n=n,
+    )

@@ -1,0 +1,67 @@
+"""The canonical request: what every room behind the front door works on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from inference_protocol.sampling import Sampling
+from inference_protocol.text_parts import TextPart, text_parts
+
+
+class WireProtocol(StrEnum):
+    """Which public protocol a request came in by."""
+
+    OPENAI = "openai"
+    OIP_V2 = "oip_v2"
+
+
+class Task(StrEnum):
+    """What kind of work is asked for."""
+
+    CHAT = "chat"
+    COMPLETION = "completion"
+    EMBEDDING = "embedding"
+    TENSOR = "tensor"
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Capabilities without which a target cannot answer as asked."""
+
+    tools: bool = False
+    schema: bool = False
+    images: bool = False
+    audio: bool = False
+    logprobs: bool = False
+    n: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceRequest:
+    """One request, parsed once.
+
+    Attributes:
+        raw: The body as it came, byte for byte; what goes upstream is this with top-level values spliced.
+        tree: `raw` parsed; nobody changes it.
+        model: The public model name.
+        output_cap: The most output tokens asked for, or `None` where the policy's default applies.
+        sampling: How to choose tokens; validated here, used by our runtimes.
+    """
+
+    protocol: WireProtocol
+    task: Task
+    model: str
+    raw: bytes
+    tree: Mapping[str, Any]
+    stream: bool = False
+    wants_usage: bool = False
+    output_cap: int | None = None
+    needs: Needs = field(default_factory=Needs)
+    sampling: Sampling = field(default_factory=Sampling)
+
+    def text_parts(self) -> Iterator[TextPart]:
+        """Yield every string of the body; see `inference_protocol.text_parts`."""
+        return text_parts(self.tree)

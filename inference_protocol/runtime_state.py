@@ -1,0 +1,68 @@
+"""`GET /internal/state`: what a runtime of ours tells the gateway about itself, polled every 250 ms."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class RuntimeStatus(StrEnum):
+    """Where a runtime stands in its life."""
+
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+    FAILED = "failed"
+
+
+class ServedModel(BaseModel):
+    """One model a runtime serves.
+
+    Attributes:
+        id: The name it answers to.
+        digest: sha256 over its files, hex.
+        window: Most tokens of prompt and answer together in one slot.
+        tokenizer_digest: sha256 of `tokenizer.json`, hex: equal digests count tokens alike.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    digest: str
+    window: int = Field(gt=0)
+    tools: bool = False
+    json_schema: bool = False
+    logprobs: bool = False
+    max_n: int = 1
+    tokenizer_digest: str | None = None
+
+
+class RuntimeState(BaseModel):
+    """A snapshot of load and speed.
+
+    Attributes:
+        running: Requests in a slot.
+        waiting: Requests admitted and not yet in a slot.
+        waiting_limit: Most requests that may wait; one more is refused.
+        prefill_tokens_queued: Prompt tokens still to be read, of waiting and running requests.
+        slots: Requests that can run at once.
+        ms_per_token: Batch size to milliseconds for one decode step of that many rows.
+        prefill_tokens_per_s: How fast prompts are read, alone.
+        provider: The execution provider that really runs.
+        detail: For a person: what is being waited for, or what failed.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    status: RuntimeStatus
+    running: int = 0
+    waiting: int = 0
+    waiting_limit: int = 0
+    prefill_tokens_queued: int = 0
+    slots: int = 1
+    ms_per_token: dict[int, float] = Field(default_factory=dict)
+    prefill_tokens_per_s: float | None = None
+    models: tuple[ServedModel, ...] = ()
+    provider: str = "unknown"
+    detail: str | None = None

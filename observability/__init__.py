@@ -1,0 +1,1 @@
+"""Telemetry set-up that all three programs share: providers, exporters, propagation. Knows nothing of requests."""

@@ -1,0 +1,86 @@
+"""What the decision knows of the world: facts, state and predictions of the targets, the time and a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from inference_protocol.runtime_state import RuntimeState
+
+
+class Health(StrEnum):
+    """Whether a target can be asked now."""
+
+    UP = "up"
+    STARTING = "starting"
+    DRAINING = "draining"
+    DOWN = "down"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """How long a target is likely to take for this request.
+
+    Attributes:
+        ttft_ms: Median milliseconds to first content.
+        total_ms: Median milliseconds to the end of the answer.
+        spread: Standard deviation of the natural logarithm of both; larger is less sure.
+    """
+
+    ttft_ms: float
+    total_ms: float
+    spread: float
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a target's model can do with this request's public model name.
+
+    Attributes:
+        served_model: The name the target knows the model by; `None` where it does not serve it.
+        window: Most tokens of prompt and answer together; `None` where nobody has said.
+    """
+
+    served_model: str | None
+    window: int | None = None
+    tools: bool = False
+    json_schema: bool = False
+    images: bool = False
+    audio: bool = False
+    logprobs: bool = False
+    max_n: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TargetSnapshot:
+    """One target as the decision finds it.
+
+    Attributes:
+        state: What it last reported; `None` for targets that report nothing.
+        capabilities: For the model asked for.
+        prediction: `None` where there is nothing to predict from.
+    """
+
+    name: str
+    health: Health
+    capabilities: Capabilities
+    state: RuntimeState | None = None
+    prediction: Prediction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything beside policy and request that a decision may depend on.
+
+    Attributes:
+        targets: By name: those that settings say how to reach.
+        now: Monotonic seconds.
+        seed: Draws exploration and canaries.
+    """
+
+    targets: Mapping[str, TargetSnapshot]
+    now: float
+    seed: int = 0
+    hints: Mapping[str, str] = field(default_factory=dict)

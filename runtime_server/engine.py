@@ -1,0 +1,108 @@
+"""The seam between the front and whatever generates tokens."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from inference_protocol.runtime_state import RuntimeState
+from inference_protocol.sampling import Sampling
+
+
+class FinishReason(StrEnum):
+    """Why generation ended."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    CANCELLED = "cancelled"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationJob:
+    """What an engine is asked for.
+
+    Attributes:
+        prompt: Token ids, at least one, all within the vocabulary.
+        max_tokens: Most tokens to generate, at least 1; prompt and this fit the window.
+        stop_tokens: Ids that end the answer and are not part of it.
+        deadline: Event-loop seconds by which to stop with `LENGTH`, or `None`.
+        cache_salt: Prefixes are shared only among equal salts.
+    """
+
+    request_id: str
+    prompt: tuple[int, ...]
+    max_tokens: int
+    sampling: Sampling
+    stop_tokens: frozenset[int]
+    deadline: float | None = None
+    cache_salt: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEvent:
+    """Tokens that came out of one step, or the end.
+
+    Attributes:
+        tokens: New token ids, in order; empty only on the event that ends a generation without one.
+        finish: Set on the last event.
+        error: For `FinishReason.ERROR`: one sentence without content.
+    """
+
+    tokens: tuple[int, ...] = ()
+    finish: FinishReason | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationTimings:
+    """How long each part took, in milliseconds, and how much of the prompt was reused."""
+
+    queue_ms: float = 0.0
+    prefill_ms: float = 0.0
+    decode_ms: float = 0.0
+    cached_tokens: int = 0
+
+
+class Generation(Protocol):
+    """One running request. Iterate it to its end, or cancel it; either frees its slot."""
+
+    def __aiter__(self) -> AsyncIterator[TokenEvent]:
+        """Yield events until one carries `finish`."""
+        ...
+
+    def cancel(self) -> None:
+        """Stop within one step, whether queued, reading the prompt or generating. Safe to call twice."""
+        ...
+
+    @property
+    def timings(self) -> GenerationTimings:
+        """What has been measured so far; final once the last event came."""
+        ...
+
+
+class Engine(Protocol):
+    """Generates tokens for several requests at once, never mixing them."""
+
+    async def start(self) -> None:
+        """Load the model. `state()` says `starting` meanwhile; requests are refused until it is done."""
+        ...
+
+    async def stop(self) -> None:
+        """Cancel what runs and free the model."""
+        ...
+
+    def submit(self, job: GenerationJob) -> Generation:
+        """Admit a request.
+
+        Raises:
+            Overloaded: The queue is full.
+            Unavailable: The model is not loaded.
+        """
+        ...
+
+    def state(self) -> RuntimeState:
+        """Return load and speed as they are now; cheap enough to be polled."""
+        ...
