@@ -1,0 +1,133 @@
+"""One process's tracing: made at its start, after any fork, and shut down at its end."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import threading
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+import requests
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.metrics import NoOpMeterProvider
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, Sampler, TraceIdRatioBased
+from opentelemetry.trace import Tracer
+
+from observability.json_lines_exporter import JsonLinesSpanExporter
+
+DISTRIBUTION = "tidegate"
+_COLLECTOR_TIMEOUT_S = 2.0
+_COLLECTOR_DELAY_MS = 2_000.0
+# Soon enough that `tidegate trace` sees a request right after its answer.
+_DISK_DELAY_MS = 200.0
+# Spans held while a collector hangs, some 3 KB each; the oldest go first.
+_QUEUE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetrySettings:
+    """What one process is told about tracing.
+
+    Attributes:
+        service_name: The program, such as `tidegate-gateway`; also the name of its trace file.
+        trace_dir: Folder of the OTLP/JSON lines, or `None` to write none.
+        otlp_endpoint: Base URL of a collector's OTLP/HTTP receiver, such as `http://127.0.0.1:4318`, or `None`. The
+            standard `OTEL_EXPORTER_OTLP_HEADERS` and certificate variables apply.
+        sample_ratio: Share of new traces that is kept, 0 to 1; a sampled parent's children always are.
+        trace_file_bytes: Size at which a trace file is rotated.
+        trace_files: How many of them are kept.
+    """
+
+    service_name: str
+    trace_dir: Path | None
+    otlp_endpoint: str | None
+    sample_ratio: float = 1.0
+    trace_file_bytes: int = 16 * 1024 * 1024
+    trace_files: int = 4
+
+
+class Telemetry:
+    """A process's tracer, and the way to end it."""
+
+    def __init__(self, provider: TracerProvider) -> None:
+        """Hold `provider`; see `set_up`."""
+        self._provider = provider
+        self.tracer: Tracer = provider.get_tracer(DISTRIBUTION, importlib.metadata.version(DISTRIBUTION))
+
+    def shutdown(self, timeout_s: float) -> bool:
+        """Export what is queued, the disk first, and stop. Blocks: call it in a thread where there is an event loop.
+
+        Returns:
+            Whether everything was handed over in time. If not, what is left is lost with the process.
+        """
+        # The SDK's own bound is 30 s for each processor and cannot be set, so the wait for it is what is bounded.
+        worker = threading.Thread(target=self._provider.shutdown, name="telemetry-shutdown", daemon=True)
+        worker.start()
+        worker.join(timeout_s)
+        return not worker.is_alive()
+
+
+def set_up(settings: TelemetrySettings) -> Telemetry:
+    """Build this process's telemetry. With neither file nor collector, spans carry ids and are not recorded.
+
+    Raises:
+        OSError: The trace file cannot be opened.
+    """
+    processors = _processors(settings)
+    # On a process's way out its owner calls `shutdown` with a bound; the SDK's exit hook has none.
+    provider = TracerProvider(
+        sampler=_sampler(settings.sample_ratio, recorded=bool(processors)),
+        resource=Resource.create(
+            {
+                "service.name": settings.service_name,
+                "service.version": importlib.metadata.version(DISTRIBUTION),
+                "service.instance.id": str(uuid.uuid4()),
+            }
+        ),
+        shutdown_on_exit=False,
+        meter_provider=NoOpMeterProvider(),
+    )
+    for processor in processors:
+        provider.add_span_processor(processor)
+    return Telemetry(provider)
+
+
+def _sampler(ratio: float, *, recorded: bool) -> Sampler:
+    return ParentBased(TraceIdRatioBased(ratio)) if recorded else ALWAYS_OFF
+
+
+def _processors(settings: TelemetrySettings) -> list[SpanProcessor]:
+    processors: list[SpanProcessor] = []
+    if settings.trace_dir is not None:
+        disk = JsonLinesSpanExporter(
+            settings.trace_dir / f"{settings.service_name}.jsonl",
+            max_bytes=settings.trace_file_bytes,
+            files=settings.trace_files,
+        )
+        processors.append(_batched(disk, _DISK_DELAY_MS))
+    if settings.otlp_endpoint is not None:
+        processors.append(_batched(_collector(settings.otlp_endpoint), _COLLECTOR_DELAY_MS))
+    return processors
+
+
+def _batched(exporter: SpanExporter, delay_ms: float) -> SpanProcessor:
+    return BatchSpanProcessor(
+        exporter, max_queue_size=_QUEUE, schedule_delay_millis=delay_ms, meter_provider=NoOpMeterProvider()
+    )
+
+
+def _collector(endpoint: str) -> SpanExporter:
+    session = requests.Session()
+    session.trust_env = False  # no proxy, no .netrc: spans go to the host that the settings name and nowhere else
+    return OTLPSpanExporter(
+        endpoint=f"{endpoint.rstrip('/')}/v1/traces",
+        timeout=_COLLECTOR_TIMEOUT_S,
+        compression=Compression.Gzip,
+        session=session,
+        meter_provider=NoOpMeterProvider(),
+    )
