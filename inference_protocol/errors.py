@@ -20,7 +20,8 @@
     ├── Unavailable                    503  ours, for now
     │   ├── Overloaded                 503  the queue is full
     │   ├── Draining                   503  shutting down
-    │   └── NoTargetAvailable          503  those that may answer are down
+    │   ├── NoTargetAvailable          503  those that may answer are down
+    │   └── RecordFailed               503  what cannot be written down may not leave this box
     ├── DeadlineExceeded               504  the caller's budget ran out before first content
     ├── UpstreamError                  502  a target failed; none is left that may answer
     │   ├── UpstreamUnreachable        502  no connection was made
@@ -28,6 +29,7 @@
     │   ├── UpstreamProtocol           502  the answer was not the protocol's
     │   └── UpstreamRefused            502  the target answered with an error of its own
     └── InternalError                  500  a fault of Tidegate's
+        └── EgressRefused              500  the door was asked to send what no verdict covers
 
 A message never holds a prompt, a secret, or a stack.
 """
@@ -225,6 +227,12 @@ class NoTargetAvailable(Unavailable):
     code = "no_target_available"
 
 
+class RecordFailed(Unavailable):
+    """The decision could not be written down, so nothing may go to anything that is not this box."""
+
+    code = "record_failed"
+
+
 class DeadlineExceeded(TidegateError):
     """The caller's budget ran out before the first content."""
 
@@ -273,6 +281,12 @@ class InternalError(TidegateError):
     code = "internal_error"
     http_status = 500
     openai_type = "server_error"
+
+
+class EgressRefused(InternalError):
+    """The door was asked to send something that no verdict covers; nothing was sent."""
+
+    code = "egress_refused"
 
 
 def error_classes() -> Iterator[type[TidegateError]]:

@@ -1,0 +1,43 @@
+"""How a request, or one attempt of it, ended: one word that its span, its record and its metric share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from inference_protocol import errors
+
+
+class Outcome(StrEnum):
+    """Low-cardinality, and stable: dashboards and alerts read it."""
+
+    OK = "ok"
+    CLIENT_CLOSED = "client_closed"
+    INVALID_REQUEST = "invalid_request"
+    UNAUTHENTICATED = "unauthenticated"
+    REFUSED = "refused"
+    QUOTA_EXCEEDED = "quota_exceeded"
+    OVERLOADED = "overloaded"
+    UNAVAILABLE = "unavailable"
+    DEADLINE_EXCEEDED = "deadline_exceeded"
+    UPSTREAM_ERROR = "upstream_error"
+    UPSTREAM_CUT = "upstream_cut"
+    INTERNAL_ERROR = "internal_error"
+
+    @classmethod
+    def of(cls, error: errors.TidegateError) -> Outcome:
+        """Return the outcome that `error` stands for: that of its class, or of the nearest class above it."""
+        return next(_OF_CLASS[ancestor] for ancestor in type(error).__mro__ if ancestor in _OF_CLASS)
+
+
+_OF_CLASS: dict[type, Outcome] = {
+    errors.TidegateError: Outcome.INTERNAL_ERROR,
+    errors.InvalidRequest: Outcome.INVALID_REQUEST,
+    errors.AuthenticationFailed: Outcome.UNAUTHENTICATED,
+    errors.PermissionDenied: Outcome.REFUSED,
+    errors.QuotaExceeded: Outcome.QUOTA_EXCEEDED,
+    errors.Unavailable: Outcome.UNAVAILABLE,
+    errors.Overloaded: Outcome.OVERLOADED,
+    errors.DeadlineExceeded: Outcome.DEADLINE_EXCEEDED,
+    errors.UpstreamError: Outcome.UPSTREAM_ERROR,
+    errors.UpstreamCut: Outcome.UPSTREAM_CUT,
+}
