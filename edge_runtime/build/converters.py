@@ -64,13 +64,14 @@ class Converters:
 
     def _run(self, module: str, *arguments: str) -> None:
         offline = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HOME": str(self.scratch)}
+        repeatable = {"PYTHONHASHSEED": "0"}  # the model builder writes sets in their order, and with it the digest
         done = subprocess.run(  # noqa: S603 - our own interpreter and modules that this file names
             [sys.executable, "-m", module, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            env=os.environ | offline | {"TMPDIR": str(self.scratch)},
+            env=os.environ | offline | repeatable | {"TMPDIR": str(self.scratch)},
             pass_fds=(self.lock,),
             check=False,
         )
