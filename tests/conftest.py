@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+EDGE_MODEL = "smollm2-135m-instruct-int8"
+CLOUD_MODEL = "smollm2-135m-instruct-f32"
+
+
+@pytest.fixture(scope="session")
+def models_dir() -> Path:
+    """Where the default models stand. Tests that ask for it carry the marker `models`."""
+    state = os.environ.get("TIDEGATE_STATE_DIR")
+    folder = (Path(state) if state else Path(__file__).parent.parent / "var") / "models"
+    for name in (EDGE_MODEL, CLOUD_MODEL):
+        if not (folder / name / "manifest.json").is_file():
+            pytest.skip(f"{folder / name} is not built: run `make models`")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def edge_model(models_dir: Path) -> Path:
+    return models_dir / EDGE_MODEL
+
+
+@pytest.fixture(scope="session")
+def cloud_model(models_dir: Path) -> Path:
+    return models_dir / CLOUD_MODEL
