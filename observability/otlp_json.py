@@ -45,7 +45,7 @@ def _span(span: ReadableSpan) -> dict[str, Any]:
     parent = span.parent
     encoded: dict[str, Any] = {
         **_ids(context),
-        "flags": _HAS_IS_REMOTE | (_IS_REMOTE if parent is not None and parent.is_remote else 0),
+        "flags": _flags(parent),
         "name": span.name,
         "kind": span.kind.value + 1,  # OTLP has UNSPECIFIED before the API's INTERNAL
         "startTimeUnixNano": str(span.start_time),
@@ -56,22 +56,26 @@ def _span(span: ReadableSpan) -> dict[str, Any]:
         encoded["parentSpanId"] = f"{parent.span_id:016x}"
     if span.links:
         encoded["links"] = [
-            _ids(link.context) | {"attributes": _attributes(link.attributes or {})} for link in span.links
+            {**_ids(link.context), "flags": _flags(link.context), "attributes": _attributes(link.attributes or {})}
+            for link in span.links
         ]
     if span.events:
         encoded["events"] = [
             {"timeUnixNano": str(e.timestamp), "name": e.name, "attributes": _attributes(e.attributes or {})}
             for e in span.events
         ]
-    if not span.status.is_unset:
-        encoded["status"] = {"code": span.status.status_code.value}
-        if span.status.description:
-            encoded["status"]["message"] = span.status.description
+    encoded["status"] = {"code": span.status.status_code.value}
+    if span.status.description:
+        encoded["status"]["message"] = span.status.description
     return encoded
 
 
 def _ids(context: SpanContext) -> dict[str, str]:
     return {"traceId": f"{context.trace_id:032x}", "spanId": f"{context.span_id:016x}"}
+
+
+def _flags(of: SpanContext | None) -> int:
+    return _HAS_IS_REMOTE | (_IS_REMOTE if of is not None and of.is_remote else 0)
 
 
 def _attributes(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:

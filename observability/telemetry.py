@@ -8,9 +8,6 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-import requests
-from opentelemetry.exporter.otlp.proto.http import Compression
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
@@ -21,7 +18,6 @@ from opentelemetry.trace import Tracer
 from observability.json_lines_exporter import JsonLinesSpanExporter
 
 DISTRIBUTION = "tidegate"
-_COLLECTOR_TIMEOUT_S = 2.0
 _COLLECTOR_DELAY_MS = 2_000.0
 # Soon enough that `tidegate trace` sees a request right after its answer.
 _DISK_DELAY_MS = 200.0
@@ -111,23 +107,14 @@ def _processors(settings: TelemetrySettings) -> list[SpanProcessor]:
         )
         processors.append(_batched(disk, _DISK_DELAY_MS))
     if settings.otlp_endpoint is not None:
-        processors.append(_batched(_collector(settings.otlp_endpoint), _COLLECTOR_DELAY_MS))
+        # 11 MB of protobuf and HTTP client that a box without a collector does not pay for.
+        from observability.collector import collector_exporter  # noqa: PLC0415 - heavy, and only where it is asked for
+
+        processors.append(_batched(collector_exporter(settings.otlp_endpoint), _COLLECTOR_DELAY_MS))
     return processors
 
 
 def _batched(exporter: SpanExporter, delay_ms: float) -> SpanProcessor:
     return BatchSpanProcessor(
         exporter, max_queue_size=_QUEUE, schedule_delay_millis=delay_ms, meter_provider=NoOpMeterProvider()
-    )
-
-
-def _collector(endpoint: str) -> SpanExporter:
-    session = requests.Session()
-    session.trust_env = False  # no proxy, no .netrc: spans go to the host that the settings name and nowhere else
-    return OTLPSpanExporter(
-        endpoint=f"{endpoint.rstrip('/')}/v1/traces",
-        timeout=_COLLECTOR_TIMEOUT_S,
-        compression=Compression.Gzip,
-        session=session,
-        meter_provider=NoOpMeterProvider(),
     )

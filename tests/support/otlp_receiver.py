@@ -1,0 +1,118 @@
+"""A collector for tests: speaks OTLP/HTTP with the official schema, and keeps what it was sent."""
+
+from __future__ import annotations
+
+import gzip
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
+
+
+class OtlpReceiver:
+    """What has arrived so far."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self.paths: list[str] = []
+        self.encodings: list[str | None] = []
+        self.resource_spans: list[ResourceSpans] = []
+        self.raw: list[bytes] = []
+        self._arrived = threading.Condition()
+
+    @property
+    def spans(self) -> list[Span]:
+        return [span for rs in self.resource_spans for scope in rs.scope_spans for span in scope.spans]
+
+    def take(self, path: str, encoding: str | None, body: bytes) -> None:
+        request = ExportTraceServiceRequest.FromString(body)
+        with self._arrived:
+            self.paths.append(path)
+            self.encodings.append(encoding)
+            self.raw.append(body)
+            self.resource_spans.extend(request.resource_spans)
+            self._arrived.notify_all()
+
+    def wait_for(self, number: int, timeout_s: float = 10.0) -> list[Span]:
+        """Return the spans once there are `number` of them."""
+        with self._arrived:
+            assert self._arrived.wait_for(lambda: len(self.spans) >= number, timeout_s), f"only {len(self.spans)} came"
+            return self.spans
+
+
+@contextmanager
+def otlp_receiver() -> Iterator[OtlpReceiver]:
+    """Run a collector on a free port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            encoding = self.headers.get("content-encoding")
+            receiver.take(self.path, encoding, gzip.decompress(body) if encoding == "gzip" else body)
+            answer = ExportTraceServiceResponse().SerializeToString()
+            self.send_response(200)
+            self.send_header("content-type", "application/x-protobuf")
+            self.send_header("content-length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    receiver = OtlpReceiver(f"http://127.0.0.1:{server.server_port}")
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield receiver
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class HangingCollector:
+    """Takes connections and never answers."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self.endpoint = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        self.asked = threading.Event()
+
+
+@contextmanager
+def hanging_collector() -> Iterator[HangingCollector]:
+    """Run a collector that hangs; its `asked` is set once somebody has connected."""
+    held: list[socket.socket] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        collector = HangingCollector(listener)
+
+        def accept() -> None:
+            while True:
+                try:
+                    held.append(listener.accept()[0])
+                except OSError:
+                    return
+                collector.asked.set()
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        try:
+            yield collector
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+            for connection in held:
+                connection.close()
+
+
+def dead_endpoint() -> str:
+    """Return the address of a port where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"http://127.0.0.1:{listener.getsockname()[1]}"
