@@ -1,0 +1,151 @@
+"""The two records of a request. They hold ids, measures and reasons, and no text of the request.
+
+Classes that are numbers throughout (scores, terms, predictions) go in whole. Of all others each field is named here,
+so that a field added elsewhere does not find its way to the disk by itself.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from opentelemetry.trace import format_trace_id
+
+from gateway.exchange import Attempt, Exchange
+from routing_policies.signals.label import Component, Label
+from routing_policies.verdict import Exclusion
+from routing_policies.view import RequestView
+
+VERSION = 1
+"""Of the records' layout; raised when a field changes its meaning."""
+
+_COMPONENTS = ("declared", "key", "taint", "findings", "uninspected")
+
+
+def decision_record(exchange: Exchange) -> dict[str, Any]:
+    """Return what was decided and why, as values that `orjson` writes; the request has been decided."""
+    decided = exchange.decided
+    verdict, view, policy = decided.verdict, decided.view, decided.policy
+    return {
+        "kind": "decision",
+        "version": VERSION,
+        "time": _utc(exchange.received_wall_s),
+        **_ids(exchange),
+        "tenant": view.tenant.id,
+        "caller": exchange.principal.id if exchange.principal is not None else None,
+        "task": view.task,
+        "model": view.model,
+        "stream": view.stream,
+        "label": _label(verdict.label),
+        "size": _size(view),
+        "budget": _budget(view),
+        "policy": {"name": policy.policy.name, "digest": policy.digest},
+        "eligible": [{"target": e.target, "transform": e.transform} for e in verdict.eligible],
+        "excluded": {target: _exclusion(exclusion) for target, exclusion in verdict.excluded.items()},
+        "reason": verdict.reason,
+        "rules": verdict.rules,
+        "scores": verdict.scores,
+        "terms": dict(verdict.terms),
+        "predictions": {name: target.prediction for name, target in decided.snapshot.targets.items()},
+        "digest": verdict.digest,
+    }
+
+
+def outcome_record(exchange: Exchange, now: float) -> dict[str, Any]:
+    """Return how a request ended.
+
+    Args:
+        exchange: The request, settled: it has an outcome.
+        now: Monotonic seconds at which it was over.
+    """
+    duration_s = now - exchange.received_at
+    answered = exchange.attempts[-1] if exchange.committed_at is not None and exchange.attempts else None
+    facts = answered.answer.facts if answered is not None and answered.answer is not None else None
+    usage = facts.usage if facts is not None else None
+    return {
+        "kind": "outcome",
+        "version": VERSION,
+        "time": _utc(exchange.received_wall_s + duration_s),
+        **_ids(exchange),
+        "tenant": exchange.principal.tenant.id if exchange.principal is not None else None,
+        "outcome": exchange.outcome,
+        "error": exchange.error.code if exchange.error is not None else None,
+        "target": answered.target if answered is not None else None,
+        "duration_ms": _ms(duration_s),
+        "commit_ms": _ms_between(exchange.received_at, exchange.committed_at),
+        "parts_ms": {part: round(ms, 3) for part, ms in exchange.parts_ms.items()},
+        "finish_reason": facts.finish_reason if facts is not None else None,
+        "tokens": {"input": usage.prompt_tokens, "cached": usage.cached_tokens, "output": usage.completion_tokens}
+        if usage is not None
+        else None,
+        "attempts": [_attempt(attempt, now) for attempt in exchange.attempts],
+    }
+
+
+def _ids(exchange: Exchange) -> dict[str, Any]:
+    return {
+        "request_id": exchange.request_id,
+        "client_request_id": exchange.client_request_id,
+        "trace_id": format_trace_id(exchange.span.get_span_context().trace_id),
+    }
+
+
+def _label(label: Label) -> dict[str, Any]:
+    components = {name: getattr(label, name) for name in _COMPONENTS}
+    return {
+        "class": label.level.word,
+        "tags": sorted(label.tags),
+        "default": label.default.word,
+        "components": {name: _component(c) for name, c in components.items() if c.level is not None or c.tags},
+        "findings": dict(label.counts),
+        "uninspected": sorted(label.causes),
+    }
+
+
+def _component(component: Component) -> dict[str, Any]:
+    return {"class": component.level.word if component.level is not None else None, "tags": sorted(component.tags)}
+
+
+def _size(view: RequestView) -> dict[str, Any]:
+    tokens = view.size.tokens
+    return {
+        "tokens": [tokens.least, tokens.likely, tokens.most],
+        "output_cap": view.output_cap,
+        "body_bytes": view.size.body_bytes,
+        "parts": dict(view.size.parts),
+    }
+
+
+def _budget(view: RequestView) -> dict[str, Any]:
+    deadline = view.deadline
+    return {
+        "total_ms": _ms_between(deadline.received_at, deadline.total_at),
+        "ttft_ms": _ms_between(deadline.received_at, deadline.first_content_at),
+    }
+
+
+def _exclusion(exclusion: Exclusion) -> dict[str, Any]:
+    return {"kind": exclusion.kind, "rule": exclusion.rule, "detail": exclusion.detail}
+
+
+def _attempt(attempt: Attempt, now: float) -> dict[str, Any]:
+    return {
+        "target": attempt.target,
+        "outcome": attempt.outcome,
+        "error": attempt.error,
+        "bytes_out": attempt.bytes_out,
+        "first_content_ms": _ms_between(attempt.started_at, attempt.first_content_at),
+        "duration_ms": _ms((attempt.ended_at or now) - attempt.started_at),
+    }
+
+
+def _utc(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 3)
+
+
+def _ms_between(start_s: float, end_s: float | None) -> float | None:
+    return None if end_s is None else _ms(end_s - start_s)
