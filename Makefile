@@ -20,7 +20,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --no-input --only-binary :all: --con
 .PHONY: help install run models test check format clean
 
 help: ## List the commands
-	@awk -F ':.*## ' '/^[a-z%-]+:.*## / ' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {sub("%", "<name>", $$1); printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: models ## Start the gateway, the edge runtime and the cloud stand-in; Ctrl-C drains and stops them
 	@exec $(BIN)/tidegate up
