@@ -1,12 +1,22 @@
-"""The privacy label: components kept apart, their join derived, so that a record can say which one raised it."""
+"""The privacy label: components kept apart, their join derived, so that a record can say which one raised it.
+
+Any component may raise the label and none can lower it: the class is a maximum, the tags are a union.
+"""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from inference_protocol import headers as names
+from inference_protocol.errors import InvalidHeader
 from inference_protocol.text_parts import UninspectableCause
+
+MAX_DECLARED_TAGS = 32
+_TAG = re.compile(r"[a-z0-9_-]{1,32}")
 
 
 class DataClass(IntEnum):
@@ -68,6 +78,43 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class ScanResult:
+    """What detectors say of one request.
+
+    Attributes:
+        causes: Why some of it could not be inspected: by its nature, or because a detector failed. An empty `findings`
+            means clean only where this is empty too.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    causes: frozenset[UninspectableCause] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRules:
+    """The part of a policy that turns what was seen into classes.
+
+    Attributes:
+        default: The class of a request of which nobody says anything.
+        uninspected: Class by cause; one that is not listed is `confidential`, a failed detector `restricted`.
+        findings: Class by tag of a finding; one that is not listed is `confidential`.
+    """
+
+    default: DataClass
+    uninspected: Mapping[UninspectableCause, DataClass] = field(default_factory=dict)
+    findings: Mapping[str, DataClass] = field(default_factory=dict)
+
+    def of_cause(self, cause: UninspectableCause) -> DataClass:
+        """Return the class of what could not be inspected for this reason."""
+        failed = cause is UninspectableCause.DETECTOR_ERROR
+        return self.uninspected.get(cause, DataClass.RESTRICTED if failed else DataClass.CONFIDENTIAL)
+
+    def of_tag(self, tag: str) -> DataClass:
+        """Return the class of a finding with this tag."""
+        return self.findings.get(tag, DataClass.CONFIDENTIAL)
+
+
+@dataclass(frozen=True, slots=True)
 class Label:
     """The label of one request.
 
@@ -105,3 +152,54 @@ class Label:
     def tags(self) -> frozenset[str]:
         """Every tag that any component carries."""
         return frozenset().union(*(c.tags for c in self.components))
+
+
+def parse_label_headers(headers: Mapping[str, str]) -> Component:
+    """Read what the caller declares of its request.
+
+    Args:
+        headers: By lower-case name.
+
+    Raises:
+        InvalidHeader: The class is none of the four, or a tag is not one.
+    """
+    word = headers.get(names.DATA_CLASS)
+    tags = headers.get(names.DATA_TAGS)
+    return Component(
+        level=None if word is None else _declared_class(word),
+        tags=frozenset() if tags is None else _declared_tags(tags),
+    )
+
+
+def label_of(rules: LabelRules, *, declared: Component, key: Component, taint: Component, scan: ScanResult) -> Label:
+    """Put the label of a request together."""
+    tags = frozenset(finding.tag for finding in scan.findings)
+    return Label(
+        default=rules.default,
+        declared=declared,
+        key=key,
+        taint=taint,
+        findings=Component(max(map(rules.of_tag, tags), default=None), tags),
+        uninspected=Component(max(map(rules.of_cause, scan.causes), default=None)),
+        counts=Counter(finding.kind for finding in scan.findings),
+        causes=scan.causes,
+    )
+
+
+def _declared_class(word: str) -> DataClass:
+    try:
+        return DataClass.from_word(word)
+    except ValueError:
+        allowed = ", ".join(level.word for level in DataClass)
+        raise InvalidHeader(f"`{names.DATA_CLASS}` must be one of {allowed}.", param=names.DATA_CLASS) from None
+
+
+def _declared_tags(value: str) -> frozenset[str]:
+    tags = [tag.strip() for tag in value.split(",")]
+    if len(tags) > MAX_DECLARED_TAGS or not all(map(_TAG.fullmatch, tags)):
+        raise InvalidHeader(
+            f"`{names.DATA_TAGS}` must be 1 to {MAX_DECLARED_TAGS} tags with commas between them, each of 1 to 32 "
+            "lower-case letters, digits, `_` or `-`.",
+            param=names.DATA_TAGS,
+        )
+    return frozenset(tags)
