@@ -1,0 +1,96 @@
+"""One answer as it comes into being: a generation's events become text, counts and a reason to end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from inference_protocol.errors import DeadlineExceeded, InternalError
+from runtime_server.engine import FinishReason, Generation, GenerationTimings, TokenEvent
+from runtime_server.text_stream import TextStream
+
+
+class GenerationCancelled(Exception):
+    """The generation was cancelled before its end."""
+
+
+class Answer:
+    """The answer of one generation.
+
+    Attributes:
+        completion_tokens: Tokens generated so far.
+        finish_reason: `stop` or `length` once the answer is complete, else `None`.
+    """
+
+    def __init__(self, generation: Generation, text: TextStream, *, deadline: float | None) -> None:
+        """Begin to read `generation`.
+
+        Args:
+            generation: Iterated here and nowhere else.
+            text: Fresh.
+            deadline: Event-loop seconds by which the first token must have come, or `None`.
+        """
+        self._generation = generation
+        self._events: AsyncIterator[TokenEvent] = aiter(generation)
+        self._text = text
+        self._deadline = deadline
+        self.completion_tokens = 0
+        self.finish_reason: str | None = None
+
+    @property
+    def timings(self) -> GenerationTimings:
+        """How long each part took."""
+        return self._generation.timings
+
+    async def next_text(self) -> str:
+        """Wait for the next step and return the text that it settled, which may be none; at the end, all that is left.
+
+        Raises:
+            DeadlineExceeded: The deadline passed before the first token came.
+            GenerationCancelled: It was cancelled.
+            InternalError: The engine failed.
+        """
+        if self.completion_tokens:
+            return self._take(await anext(self._events))
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                event = await anext(self._events)
+        except TimeoutError:
+            raise _too_late() from None
+        if not event.tokens and event.finish is FinishReason.LENGTH and self._deadline_passed():
+            raise _too_late()  # the engine saw it first
+        return self._take(event)
+
+    def _take(self, event: TokenEvent) -> str:
+        if event.finish is FinishReason.CANCELLED:
+            raise GenerationCancelled
+        if event.finish is FinishReason.ERROR:
+            raise InternalError(f"The engine failed: {event.error or 'it does not say why'}")
+        self.completion_tokens += len(event.tokens)
+        text = self._text.feed(event.tokens)
+        if self._text.stopped:
+            self.finish_reason = FinishReason.STOP.value
+        elif event.finish is not None:
+            text += self._text.close()
+            self.finish_reason = event.finish.value
+        return text
+
+    def _deadline_passed(self) -> bool:
+        return self._deadline is not None and asyncio.get_running_loop().time() >= self._deadline
+
+
+def _too_late() -> DeadlineExceeded:
+    return DeadlineExceeded("The latency budget ran out before the first token.")
+
+
+class NothingToGenerate:
+    """The generation of a request that asked for no tokens: it has ended before it began."""
+
+    timings = GenerationTimings()
+
+    async def __aiter__(self) -> AsyncIterator[TokenEvent]:
+        """Yield the end."""
+        yield TokenEvent(finish=FinishReason.LENGTH)
+
+    def cancel(self) -> None:
+        """Do nothing: nothing runs."""

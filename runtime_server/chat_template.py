@@ -1,0 +1,99 @@
+"""A model's own chat template: from messages to the text that the model was trained to continue.
+
+Templates come with the model and are code, so they run in Jinja's sandbox, on copies, with a bound on what they write.
+The environment is the one that templates are written for, Hugging Face's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Never
+
+import jinja2
+from jinja2.ext import loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from inference_protocol.errors import InvalidField
+
+MAX_RENDERED_CHARS = 16 << 20
+# What an expression of a template can raise on messages that it was not written for.
+_FAULTS = (jinja2.TemplateError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+class TemplateUnusable(Exception):
+    """The chat template cannot be compiled."""
+
+
+class _Refused(jinja2.TemplateError):
+    """The template called `raise_exception`."""
+
+
+class ChatTemplate:
+    """A compiled template."""
+
+    def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
+        """Compile it.
+
+        Args:
+            source: Jinja.
+            special_tokens: Names such as `bos_token` to their text.
+
+        Raises:
+            TemplateUnusable: It is no valid template.
+        """
+        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+        environment.filters["tojson"] = _to_json
+        environment.globals["raise_exception"] = _refuse
+        try:
+            self._template = environment.from_string(source)
+        except jinja2.TemplateSyntaxError as exc:
+            raise TemplateUnusable(f"The chat template, line {exc.lineno}: {exc.message}.") from None
+        self._source = source
+        self._special_tokens = dict(special_tokens)
+
+    def render(self, messages: Sequence[Mapping[str, Any]]) -> str:
+        """Write out a conversation, and the beginning of the assistant's turn.
+
+        Args:
+            messages: Each with a role and a content that is a string. `developer` renders as `system` in a template
+                that does not know the role.
+
+        Raises:
+            InvalidField: The template does not take these messages.
+        """
+        if "developer" not in self._source:
+            messages = [{**m, "role": "system"} if m["role"] == "developer" else m for m in messages]
+        pieces: list[str] = []
+        length = 0
+        try:
+            for piece in self._template.generate(
+                messages=messages, tools=None, add_generation_prompt=True, **self._special_tokens
+            ):
+                pieces.append(piece)
+                length += len(piece)
+                if length > MAX_RENDERED_CHARS:
+                    raise InvalidField(
+                        f"`messages` come to more than {MAX_RENDERED_CHARS} characters once the model's chat template "
+                        "is applied.",
+                        param="messages",
+                    )
+        except _Refused as exc:
+            raise InvalidField(self._refusal(exc.message or ""), param="messages") from None
+        except _FAULTS:
+            raise InvalidField("The model's chat template cannot write out these messages.", param="messages") from None
+        return "".join(pieces)
+
+    def _refusal(self, message: str) -> str:
+        # Only a message that stands word for word in the template is sure to hold nothing of the conversation.
+        said = f": {message}" if message and message in self._source else "."
+        return f"The model's chat template refuses these messages{said}"
+
+
+def _refuse(message: str) -> Never:
+    raise _Refused(str(message))
+
+
+def _to_json(value: Any, **options: Any) -> str:
+    """Jinja's own filter escapes for HTML, which no model expects."""
+    return json.dumps(value, **{"ensure_ascii": False, **options})

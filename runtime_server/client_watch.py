@@ -1,0 +1,45 @@
+"""Noticing that a client hung up, so that nothing is generated for nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from starlette.types import Receive
+
+
+class Client:
+    """Whether the client is still there."""
+
+    def __init__(self) -> None:
+        """Begin with it there."""
+        self.gone = False
+        self._callbacks: list[Callable[[], None]] = []
+
+    def when_gone(self, callback: Callable[[], None]) -> None:
+        """Call back once it hangs up; at once if it has."""
+        if self.gone:
+            callback()
+        else:
+            self._callbacks.append(callback)
+
+    async def watch(self, receive: Receive) -> None:
+        """Return once it hung up."""
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self.gone = True
+        for callback in self._callbacks:
+            callback()
+
+
+@asynccontextmanager
+async def watched_client(receive: Receive) -> AsyncIterator[Client]:
+    """Watch for a hang-up inside the block. The body must have been read: nothing else is left to receive."""
+    client = Client()
+    watcher = asyncio.create_task(client.watch(receive))
+    try:
+        yield client
+    finally:
+        watcher.cancel()
+        await asyncio.wait([watcher])

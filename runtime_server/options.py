@@ -1,0 +1,111 @@
+"""The command line that both runtimes share."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime_server.listener import ListenRefused
+
+_MIN_TOKEN_CHARS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeOptions:
+    """What a runtime's process is told. Either `socket` is set or `host` and `port` count."""
+
+    model_dir: Path
+    model_name: str
+    socket: Path | None
+    host: str
+    port: int | None
+    token_file: Path | None
+    waiting_limit: int
+    default_max_tokens: int
+    trace_dir: Path | None
+    otlp_endpoint: str | None
+    drain_timeout_s: float
+
+    @classmethod
+    def from_arguments(cls, arguments: argparse.Namespace) -> RuntimeOptions:
+        """Pick the shared options out of what `argument_parser` parsed."""
+        return cls(**{name: getattr(arguments, name) for name in cls.__dataclass_fields__})
+
+    def read_token(self) -> str | None:
+        """Return the token that callers must send, or `None` where none is asked for.
+
+        Raises:
+            ListenRefused: The file cannot be read or holds no token worth the name.
+        """
+        if self.token_file is None:
+            return None
+        try:
+            token = self.token_file.read_text(encoding="ascii").strip()
+        except OSError as exc:
+            raise ListenRefused(f"The token file cannot be read: {exc.strerror}.") from None
+        except UnicodeDecodeError:
+            raise ListenRefused("The token file must hold ASCII text.") from None
+        if len(token) < _MIN_TOKEN_CHARS:
+            raise ListenRefused(f"The token must have at least {_MIN_TOKEN_CHARS} characters.")
+        return token
+
+
+def argument_parser(program: str, description: str) -> argparse.ArgumentParser:
+    """Return a parser of the shared options; a runtime adds its own to it."""
+    parser = argparse.ArgumentParser(program, description=description)
+    parser.add_argument("--model-dir", type=Path, required=True, metavar="DIR", help="folder of the model to serve")
+    parser.add_argument("--model-name", required=True, metavar="NAME", help="the name that requests ask for")
+    where = parser.add_argument_group("where it listens")
+    place = where.add_mutually_exclusive_group(required=True)
+    place.add_argument("--socket", type=Path, metavar="PATH", help="a Unix socket, for this user alone")
+    place.add_argument("--port", type=int, metavar="N", help="a TCP port; 0 takes any that is free")
+    where.add_argument(
+        "--host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="address of the TCP port; one that other machines reach needs --token-file (default: %(default)s)",
+    )
+    where.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help="file with the token that callers must send as `authorization: Bearer ...`",
+    )
+    load = parser.add_argument_group("load")
+    load.add_argument(
+        "--waiting-limit",
+        type=_at_least(0),
+        default=16,
+        metavar="N",
+        help="requests that may wait for a slot; one more is refused (default: %(default)s)",
+    )
+    load.add_argument(
+        "--default-max-tokens",
+        type=_at_least(1),
+        default=512,
+        metavar="N",
+        help="length of an answer where the request names none (default: %(default)s)",
+    )
+    load.add_argument(
+        "--drain-timeout-s",
+        type=float,
+        default=30.0,
+        metavar="S",
+        help="seconds that running requests have to finish after SIGTERM or Ctrl-C (default: %(default)s)",
+    )
+    telemetry = parser.add_argument_group("telemetry")
+    telemetry.add_argument("--trace-dir", type=Path, metavar="DIR", help="folder for traces as JSON lines")
+    telemetry.add_argument("--otlp-endpoint", metavar="URL", help="OTLP/HTTP collector, such as http://127.0.0.1:4318")
+    return parser
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    def integer(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"must be at least {least}")
+        return value
+
+    return integer
