@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Never
+from typing import Any, NamedTuple, Never
 
 from inference_protocol.errors import MalformedBody
 
 MAX_DEPTH = 64
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\],:]')
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]')
 _OPENERS = (b"{", b"[")
 _CLOSERS = (b"}", b"]")
 
@@ -35,8 +36,8 @@ def parse_object(raw: bytes) -> dict[str, Any]:
         raise MalformedBody(f"The body is not JSON: {exc.msg} at line {exc.lineno}, column {exc.colno}.") from None
     except RecursionError:
         raise MalformedBody(f"The body is nested deeper than {MAX_DEPTH} levels.") from None
-    except ValueError as exc:  # an integer with more digits than the interpreter converts
-        raise MalformedBody(f"The body holds a number that cannot be read: {exc}.") from None
+    except ValueError:  # an integer with more digits than the interpreter converts
+        raise MalformedBody("The body holds a number with too many digits.") from None
     if not isinstance(tree, dict):
         raise MalformedBody("The body must be a JSON object.")
     if _deeper_than(tree, MAX_DEPTH):
@@ -47,6 +48,8 @@ def parse_object(raw: bytes) -> dict[str, Any]:
 def splice(raw: bytes, values: Mapping[str, bytes | None]) -> bytes:
     """Return `raw` with top-level values replaced, added or (where `None`) removed; every other byte stays as it was.
 
+    A removed member takes along the comma and the white space before it.
+
     Args:
         raw: A body that `parse_object` accepted.
         values: Top-level key to the JSON text of its new value.
@@ -54,73 +57,60 @@ def splice(raw: bytes, values: Mapping[str, bytes | None]) -> bytes:
     if not values:
         return raw
     members = _top_level_members(raw)
-    edits: list[tuple[int, int, bytes]] = []
-    added: list[bytes] = []
+    head, tail = (raw[: members[0].key_start], raw[members[-1].value_end :]) if members else _empty_object(raw)
+    kept: list[bytes] = []
+    previous_end = len(head)
+    for member in members:
+        value = values.get(member.key, raw[member.value_start : member.value_end])
+        if value is not None:
+            # A member brings the separator before it; the first one that is kept has none.
+            start = previous_end if kept else member.key_start
+            kept.append(raw[start : member.value_start] + value)
+        previous_end = member.value_end
+    present = {member.key for member in members}
     for key, value in values.items():
-        at = members.get(key)
-        if at is not None:
-            key_start, value_start, end = at
-            edits.append((value_start, end, value) if value is not None else _removal(raw, key_start, end))
-        elif value is not None:
-            added.append(json.dumps(key).encode() + b":" + value)
-    out = raw
-    for start, end, replacement in sorted(edits, reverse=True):
-        out = out[:start] + replacement + out[end:]
-    if not added:
-        return out
-    closing = out.rindex(b"}")
-    body = out[:closing].rstrip()
-    return body + (b"" if body.endswith(b"{") else b",") + b",".join(added) + out[closing:]
+        if value is not None and key not in present:
+            kept.append((b"," if kept else b"") + json.dumps(key).encode() + b":" + value)
+    return head + b"".join(kept) + tail
 
 
-def _removal(raw: bytes, start: int, end: int) -> tuple[int, int, bytes]:
-    """Widen a member's span by the one comma that belonged to it."""
-    after = end
-    while raw[after : after + 1].isspace():
-        after += 1
-    if raw[after : after + 1] == b",":
-        return start, after + 1, b""
-    before = start
-    while before > 0 and raw[before - 1 : before].isspace():
-        before -= 1
-    if raw[before - 1 : before] == b",":
-        return before - 1, end, b""
-    return start, end, b""
+class _Member(NamedTuple):
+    """One top-level member, its places as byte offsets."""
+
+    key: str
+    key_start: int
+    value_start: int
+    value_end: int
 
 
-def _top_level_members(raw: bytes) -> dict[str, tuple[int, int, int]]:
-    """Map each top-level key to (start of key, start of value, end of value), as byte offsets."""
-    members: dict[str, tuple[int, int, int]] = {}
+def _top_level_members(raw: bytes) -> list[_Member]:
+    members: list[_Member] = []
     depth = 0
     key: tuple[str, int] | None = None
-    value_start = -1
+    colon_end = -1
     for match in _TOKEN.finditer(raw):
         token = match.group()
         if token in _OPENERS:
             depth += 1
-        elif token in _CLOSERS:
-            depth -= 1
-            if depth == 0 and key is not None:
-                _close_member(raw, members, key, value_start, match.start())
-        elif depth != 1:
             continue
-        elif token == b",":
-            if key is not None:
-                _close_member(raw, members, key, value_start, match.start())
+        if token in _CLOSERS:
+            depth -= 1
+        ends_member = depth == 0 if token in _CLOSERS else depth == 1 and token == b","
+        if ends_member and key is not None:
+            value = raw[colon_end : match.start()]
+            value_start = colon_end + len(value) - len(value.lstrip())
+            members.append(_Member(*key, value_start, value_start + len(value.strip())))
             key = None
-        elif token == b":":
-            value_start = match.end()
-        elif key is None:
+        elif depth == 1 and token == b":":
+            colon_end = match.end()
+        elif depth == 1 and key is None and token.startswith(b'"'):
             key = (json.loads(token), match.start())
     return members
 
 
-def _close_member(
-    raw: bytes, members: dict[str, tuple[int, int, int]], key: tuple[str, int], value_start: int, end: int
-) -> None:
-    value = raw[value_start:end]
-    start = value_start + len(value) - len(value.lstrip())
-    members[key[0]] = (key[1], start, start + len(value.strip()))
+def _empty_object(raw: bytes) -> tuple[bytes, bytes]:
+    opening = raw.index(b"{") + 1
+    return raw[:opening], raw[opening:]
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -128,7 +118,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]  # add() is wanted for its effect
-        raise MalformedBody(f"The key {twice!r} stands twice in one object.", param=twice)
+        # A key that is no plain name may be somebody's data: it is not repeated.
+        if _PLAIN_NAME.fullmatch(twice) is None:
+            raise MalformedBody("A key stands twice in one object.")
+        raise MalformedBody(f"The key `{twice}` stands twice in one object.", param=twice)
     return found
 
 

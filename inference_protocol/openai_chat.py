@@ -77,9 +77,10 @@ def _check_messages(messages: Any) -> None:
         at = f"messages[{index}]"
         if not isinstance(message, dict):
             raise InvalidField(f"`{at}` must be an object.", param=at)
-        if message.get("role") not in ROLES:
+        role = message.get("role")
+        if not isinstance(role, str) or role not in ROLES:
             raise InvalidField(f"`{at}.role` must be one of {', '.join(sorted(ROLES))}.", param=f"{at}.role")
-        _check_content(message.get("content"), at, may_be_missing=message["role"] in {"assistant", "function"})
+        _check_content(message.get("content"), at, may_be_missing=role in {"assistant", "function"})
 
 
 def _check_content(content: Any, at: str, *, may_be_missing: bool) -> None:

@@ -54,8 +54,9 @@ def chunk_facts(chunk: Mapping[str, Any]) -> ChunkFacts:
         return ChunkFacts(error=error if isinstance(error, Mapping) else {"message": str(error)})
     visible = 0
     finish: str | None = None
-    choices = chunk.get("choices")
-    for choice in choices if isinstance(choices, list) else ():
+    found = chunk.get("choices")
+    choices = found if isinstance(found, list) else []
+    for choice in choices:
         if not isinstance(choice, Mapping):
             continue
         part = choice.get("delta") or choice.get("message") or {}
@@ -71,7 +72,7 @@ def chunk_facts(chunk: Mapping[str, Any]) -> ChunkFacts:
         finish_reason=finish,
         usage=usage,
         timings=_timings(chunk.get("timings")),
-        usage_only=usage is not None and not visible and finish is None,
+        usage_only=usage is not None and not choices,
     )
 
 
@@ -91,7 +92,7 @@ def _timings(value: Any) -> Timings | None:
 
 
 def _count(value: Any) -> int:
-    return value if isinstance(value, int) and value >= 0 else 0
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
 
 
 def _ms(value: Any) -> float:

@@ -45,7 +45,7 @@ class Sampling:
         return cls(
             temperature=fields.number(tree, "temperature", 1.0, least=0.0, most=2.0),
             top_p=top_p,
-            top_k=fields.integer(tree, "top_k", least=-1, most=1 << 20) or 0,
+            top_k=max(fields.integer(tree, "top_k", least=-1, most=1 << 20) or 0, 0),  # vLLM's clients send -1 for all
             seed=fields.integer(tree, "seed", least=-MAX_SEED - 1, most=MAX_SEED),
             stop=_stop(tree.get("stop")),
         )

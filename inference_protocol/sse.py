@@ -13,8 +13,10 @@ from inference_protocol.errors import UpstreamProtocol
 
 MAX_FRAME_BYTES = 1 << 20
 DONE = b"[DONE]"
+_LONGEST_LINE_END = 2
 _LINE_END = re.compile(rb"\r\n|\n|\r")
-_FRAME_END = re.compile(rb"(?:\r\n|\n|\r)(?:\r\n|\n|\r)")
+# The lookahead keeps the two halves of one CRLF from passing for two line ends.
+_FRAME_END = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class SseDecoder:
             max_frame_bytes: A frame larger than this ends the stream with an error.
         """
         self._buffer = b""
+        self._searched = 0  # no frame ends before this offset of the buffer
         self._max = max_frame_bytes
         self._at_start = True
 
@@ -68,18 +71,23 @@ class SseDecoder:
         ready = buffer[: len(buffer) - len(held)]
         frames: list[SseFrame] = []
         start = 0
-        for match in _FRAME_END.finditer(ready):
+        for match in _FRAME_END.finditer(ready, self._searched):
+            self._check_size(match.end() - start)
             frames.append(_frame(ready[start : match.end()]))
             start = match.end()
         self._buffer = ready[start:] + held
-        if len(self._buffer) > self._max:
-            raise UpstreamProtocol(f"The target sent an event larger than {self._max} bytes.")
+        self._searched = max(0, len(ready) - start - _LONGEST_LINE_END)
+        self._check_size(len(self._buffer))
         return frames
 
     def close(self) -> list[SseFrame]:
         """Return what a stream that ended without its last blank line still holds."""
-        rest, self._buffer = self._buffer, b""
+        rest, self._buffer, self._searched = self._buffer, b"", 0
         return [_frame(rest)] if rest.strip() else []
+
+    def _check_size(self, size_bytes: int) -> None:
+        if size_bytes > self._max:
+            raise UpstreamProtocol(f"The target sent an event larger than {self._max} bytes.")
 
 
 def encode_data(payload: bytes) -> bytes:

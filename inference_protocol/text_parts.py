@@ -2,12 +2,11 @@
 
 Every string is yielded, also in fields we have never heard of and also object keys, because an unknown field can carry
 a person's data as well as a known one. Only values that can be nothing but a keyword are left out, and only where they
-really are one.
+really are one. JSON inside a string, such as a tool call's arguments, stays one string: the scanner undoes its escapes.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -38,14 +37,17 @@ class TextPart:
     """One string of a request.
 
     Attributes:
-        path: Where it stands, such as `messages[2].content`.
+        path: Where it stands, such as `messages[2].content`. Fit to be recorded: a key that is no plain name may be
+            somebody's data, so the path shows its position instead, such as `metadata.*0`.
         role: The role of the message it belongs to, or `None` outside messages.
         text: The string, or why it cannot be read.
+        field: The key it is the value of, as it came (for a list's items, the list's key); not fit to be recorded.
     """
 
     path: str
     role: str | None
     text: str | Uninspectable
+    field: str | None = None
 
 
 # A key here is skipped only while its value is one of the words listed: `type: "jane@example.com"` is text.
@@ -71,74 +73,69 @@ _KNOWN_KEYS = frozenset(
     "strict suffix temperature text tool_call_id tool_calls tool_choice tools top_k top_logprobs top_p type url "
     "user".split()
 )
-_DATA_URL = re.compile(r"data:([a-z]+)/[^,;]{0,80}[;,]", re.IGNORECASE)
-_BLOB = re.compile(r"[A-Za-z0-9+/_-]{256,}={0,2}\Z")
-_LONGEST_WORD_SCANNED_FOR_BLOB = 1 << 20
+# What stands under these keys is content, or points at content, that is no text; strings beside it still are.
+_CONTENT_ELSEWHERE: Mapping[str, UninspectableCause] = {
+    "image_url": UninspectableCause.IMAGE,
+    "input_audio": UninspectableCause.AUDIO,
+    "file_id": UninspectableCause.BLOB,
+}
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z_-]{0,39}[0-9]{0,3}")
+_DATA_URL = re.compile(r"data:([a-z]+)/[^,\s]{0,200},", re.IGNORECASE)
+_BLOB_HEAD = re.compile(r"[A-Za-z0-9+/_-]{256}")
 _NUMBER_WORTH_READING = 1_000_000  # shorter ones can be no card, phone or national id
 
 
 def text_parts(tree: Mapping[str, Any]) -> Iterator[TextPart]:
     """Yield every string of a parsed request body, depth first in document order."""
-    yield from _walk(tree, "", None)
+    yield from _object(tree, "", None)
 
 
-def _walk(node: Any, path: str, role: str | None) -> Iterator[TextPart]:
+def _walk(node: Any, path: str, role: str | None, field: str | None) -> Iterator[TextPart]:
     if isinstance(node, str):
-        yield from _string(node, path, role)
-    elif isinstance(node, Mapping):
-        found = node.get("role")
-        inner = found if isinstance(found, str) else role
-        for key, value in node.items():
-            below = f"{path}.{key}" if path else key
-            if key not in _KNOWN_KEYS:
-                yield TextPart(f"{path}#keys" if path else "#keys", inner, key)
-            if isinstance(value, str) and value in _ENUM_VALUES.get(key, ()):
-                continue
-            if key == "input_audio":
-                yield TextPart(below, inner, Uninspectable(UninspectableCause.AUDIO))
-                yield from _walk_but(value, "data", below, inner)
-            elif key == "image_url" and isinstance(value, (str, dict)):
-                yield TextPart(below, inner, Uninspectable(UninspectableCause.IMAGE))
-                yield from _walk(value, below, inner)
-            elif key == "arguments" and isinstance(value, str):
-                yield from _arguments(value, below, inner)
-            else:
-                yield from _walk(value, below, inner)
+        yield from _string(node, path, role, field)
+    elif isinstance(node, dict):
+        yield from _object(node, path, role)
     elif isinstance(node, list):
         for index, item in enumerate(node):
-            yield from _walk(item, f"{path}[{index}]", role)
+            yield from _walk(item, f"{path}[{index}]", role, field)
     elif isinstance(node, (int, float)) and not isinstance(node, bool) and abs(node) >= _NUMBER_WORTH_READING:
-        yield TextPart(path, role, str(node))
+        yield TextPart(path, role, str(node), field)
 
 
-def _walk_but(node: Any, left_out: str, path: str, role: str | None) -> Iterator[TextPart]:
-    if isinstance(node, Mapping):
-        node = {key: value for key, value in node.items() if key != left_out}
-    yield from _walk(node, path, role)
+def _object(node: Mapping[str, Any], path: str, role: str | None) -> Iterator[TextPart]:
+    found = node.get("role")
+    inner = found if isinstance(found, str) else role
+    for index, (key, value) in enumerate(node.items()):
+        known = key in _KNOWN_KEYS
+        if not known:
+            yield from _string(key, f"{path}#keys", inner, None)
+        shown = key if known or _PLAIN_NAME.fullmatch(key) else f"*{index}"
+        below = f"{path}.{shown}" if path else shown
+        if isinstance(value, str) and value in _ENUM_VALUES.get(key, ()):
+            continue
+        cause = _CONTENT_ELSEWHERE.get(key)
+        if cause is not None and isinstance(value, (str, dict)):
+            yield TextPart(below, inner, Uninspectable(cause), key)
+            beside = (
+                {name: held for name, held in value.items() if name != "data"} if isinstance(value, dict) else value
+            )
+            yield from (part for part in _walk(beside, below, inner, key) if isinstance(part.text, str))
+        else:
+            yield from _walk(value, below, inner, key)
 
 
-def _string(text: str, path: str, role: str | None) -> Iterator[TextPart]:
+def _string(text: str, path: str, role: str | None, field: str | None) -> Iterator[TextPart]:
+    if not text.isascii() and _has_lone_surrogate(text):
+        yield TextPart(path, role, Uninspectable(UninspectableCause.UNDECODABLE), field)
+        return
     data_url = _DATA_URL.match(text)
     if data_url is not None:
-        yield TextPart(path, role, Uninspectable(_media_cause(data_url.group(1).lower())))
-    elif len(text) >= 256 and len(text) <= _LONGEST_WORD_SCANNED_FOR_BLOB and _BLOB.match(text):
-        yield TextPart(path, role, Uninspectable(UninspectableCause.BLOB))
-        yield TextPart(path, role, text)
-    elif _has_lone_surrogate(text):
-        yield TextPart(path, role, Uninspectable(UninspectableCause.UNDECODABLE))
-    else:
-        yield TextPart(path, role, text)
-
-
-def _arguments(text: str, path: str, role: str | None) -> Iterator[TextPart]:
-    """Tool-call arguments are JSON inside a string: read both layers, since escapes of the inner one hide digits."""
-    yield from _string(text, path, role)
-    if "\\" in text:
-        try:
-            inner = json.loads(text)
-        except (ValueError, RecursionError):
+        yield TextPart(path, role, Uninspectable(_media_cause(data_url.group(1).lower())), field)
+        if " " not in text:
             return
-        yield from _walk(inner, f"{path}(json)", role)
+    elif _BLOB_HEAD.match(text) and " " not in text:
+        yield TextPart(path, role, Uninspectable(UninspectableCause.BLOB), field)
+    yield TextPart(path, role, text, field)
 
 
 def _media_cause(kind: str) -> UninspectableCause:
@@ -146,8 +143,6 @@ def _media_cause(kind: str) -> UninspectableCause:
 
 
 def _has_lone_surrogate(text: str) -> bool:
-    if text.isascii():
-        return False
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
