@@ -26,12 +26,18 @@ class Prediction:
     Attributes:
         ttft_ms: Median milliseconds to first content.
         total_ms: Median milliseconds to the end of the answer.
-        spread: Standard deviation of the natural logarithm of both; larger is less sure.
+        ttft_spread: Standard deviation of the natural logarithm of `ttft_ms`; larger is less sure.
+        total_spread: The same of `total_ms`; larger still, since nobody knows how long an answer gets.
+        output_tokens: Expected tokens of the answer.
+        base: The same two milliseconds before past errors corrected them, for the model to learn from.
     """
 
     ttft_ms: float
     total_ms: float
-    spread: float
+    ttft_spread: float
+    total_spread: float
+    output_tokens: float
+    base: tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)

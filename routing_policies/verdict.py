@@ -25,14 +25,16 @@ class Eligible:
 
 
 class ExclusionKind(StrEnum):
-    """Why a target may not answer; each kind has its own error when no target is left."""
+    """Why a target may not answer, in the order in which it is looked at.
+
+    What no state can change comes first. So a target that is excluded as `down` would be asked if it were up.
+    """
 
     NOT_CONFIGURED = "not_configured"
+    MODEL = "model"
     CLEARANCE = "clearance"
     TAG = "tag"
-    REGION = "region"
     CONSTRAINT = "constraint"
-    MODEL = "model"
     CAPABILITY = "capability"
     WINDOW = "window"
     DOWN = "down"
@@ -41,7 +43,7 @@ class ExclusionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
-    """Why one target may not answer.
+    """Why one target may not answer: the first reason in the order of `ExclusionKind`.
 
     Attributes:
         rule: The constraint's id where one decided.
@@ -55,11 +57,19 @@ class Exclusion:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """The request's three scores, 0 to 1."""
+    """The request's three scores, 0 to 1.
+
+    Attributes:
+        latency: How tight its budget is against the fastest prediction; 0 without a budget.
+        privacy: Its class, from public at 0 to restricted at 1.
+        size: Its share of the edge model's window, or of what the edge can do in the budget, whichever is larger.
+        missing: Names of scores for which there was no data, so 0.5 stands.
+    """
 
     latency: float
     privacy: float
     size: float
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +78,12 @@ class Terms:
 
     Attributes:
         missing: Names of terms for which there was no data, so 0.5 stands.
+        deadline: The probability that it answers inside the budget; 1 without one.
+        exposure: How far the request's class stays below its clearance; 1 on this device.
+        fit: One less the share of its window, or of what it can do in the budget, that the request takes.
+        cost: One less its share of the dearest eligible target's price for this request.
+        energy: One less its share of the most energy that an eligible target would use for this request.
+        quality: As the policy declares it.
         preferred: Sum of the weights of the `prefer` rules that matched.
         score: The weighted sum plus `preferred`.
     """
@@ -83,6 +99,17 @@ class Terms:
     missing: tuple[str, ...] = ()
 
 
+class Reason(StrEnum):
+    """Why the first of the eligible targets is the first."""
+
+    ONLY_ELIGIBLE = "only-eligible"
+    HIGHEST_SCORE = "highest-score"
+    DECLARED_ORDER = "declared-order"
+    PREFERRED = "preferred"
+    BUDGET_UNLIKELY = "budget-unlikely"
+    NONE_ELIGIBLE = "none-eligible"
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The decision.
@@ -90,8 +117,11 @@ class Verdict:
     Attributes:
         eligible: In order of preference; every attempt draws from it and from nothing else.
         excluded: Target to reason.
-        reason: A short word for the response header, such as `highest-score` or `budget-unlikely`.
-        rules: Ids of the rules that took part, in policy order.
+        terms: Of the eligible targets.
+        weights: Term to weight, as they were applied; they add up to 1.
+        reason: One of `Reason`, for the response header; `preferred` is followed by `:` and the rule's id.
+        rules: Ids of the rules whose `when` matched, in policy order.
+        notes: What could not be evaluated and was therefore taken in the restrictive sense.
         policy_digest: sha256 of the policy, hex.
         digest: Hash of the inputs: same inputs, same digest, same verdict.
     """
@@ -100,8 +130,10 @@ class Verdict:
     excluded: Mapping[str, Exclusion]
     scores: Scores
     terms: Mapping[str, Terms]
+    weights: Mapping[str, float]
     label: Label
     reason: str
     rules: tuple[str, ...]
+    notes: tuple[str, ...]
     policy_digest: str
     digest: str

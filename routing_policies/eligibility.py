@@ -1,0 +1,154 @@
+"""The hard rules: which targets may answer at all. Looked at once, before any attempt, and by nothing later.
+
+Whatever cannot be told counts against a target: a condition that fails to evaluate, a bound on the tokens that leaves
+a rule open, a tag nobody mentioned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from inference_protocol.request import Needs
+from routing_policies.policy.conditions import Answer, Evaluation
+from routing_policies.policy.loader import LoadedPolicy
+from routing_policies.policy.model import Target
+from routing_policies.policy.rules import HardRule
+from routing_policies.signals.label import DataClass
+from routing_policies.snapshot import Capabilities, Health, Snapshot, TargetSnapshot
+from routing_policies.verdict import Exclusion, ExclusionKind
+from routing_policies.view import RequestView
+
+_CANNOT_BE_ASKED: Mapping[Health, str] = {
+    Health.DOWN: "is down",
+    Health.STARTING: "is still starting",
+    Health.DRAINING: "is shutting down",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Eligibility:
+    """Which targets may answer.
+
+    Attributes:
+        targets: In the policy's order.
+        excluded: Every other target that policy or settings name, to the reason.
+        matched: Ids of the hard rules whose `when` matched.
+        notes: What could not be evaluated, for a person.
+    """
+
+    targets: tuple[str, ...]
+    excluded: Mapping[str, Exclusion]
+    matched: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def find_eligible(policy: LoadedPolicy, view: RequestView, snapshot: Snapshot, evaluation: Evaluation) -> Eligibility:
+    """Apply the hard rules to every target."""
+    asked = _Asked.of(policy, view, evaluation)
+    targets: list[str] = []
+    excluded: dict[str, Exclusion] = {}
+    for name, promise in policy.policy.targets.items():
+        exclusion = asked.exclusion(name, promise, snapshot.targets.get(name))
+        if exclusion is None:
+            targets.append(name)
+        else:
+            excluded[name] = exclusion
+    for name in snapshot.targets:
+        if name not in policy.policy.targets:
+            excluded[name] = Exclusion(ExclusionKind.NOT_CONFIGURED, "is not named by the policy")
+    return Eligibility(tuple(targets), excluded, tuple(rule.id for rule in asked.rules), tuple(asked.notes))
+
+
+def needs_exact_count(policy: LoadedPolicy, view: RequestView, snapshot: Snapshot) -> bool:
+    """Whether the bounds on the input tokens leave a hard rule or a window open, so that they must be counted."""
+    tokens = view.size.tokens
+    if tokens.least == tokens.most:
+        return False
+    for name in policy.policy.targets:
+        window = snapshot.targets[name].capabilities.window if name in snapshot.targets else None
+        if window is not None and tokens.least <= window - view.output_cap < tokens.most:
+            return True
+    return any(
+        not condition.is_decided_by(tokens)
+        for rule in policy.constraints
+        for condition in (rule.when, rule.require)
+        if condition is not None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request as the hard rules see it, with what is the same for every target worked out once."""
+
+    view: RequestView
+    level: DataClass
+    tags: tuple[str, ...]
+    rules: tuple[HardRule, ...]
+    notes: list[str]
+    evaluation: Evaluation
+
+    @classmethod
+    def of(cls, policy: LoadedPolicy, view: RequestView, evaluation: Evaluation) -> _Asked:
+        matched: list[HardRule] = []
+        notes: list[str] = []
+        for rule in policy.constraints:
+            answer = evaluation.surely(rule.when)
+            if answer is Answer.ERROR:
+                notes.append(f"{rule.id}: `when` could not be evaluated, so the rule was applied")
+            if answer is not Answer.FALSE:
+                matched.append(rule)
+        return cls(view, view.label.level, tuple(sorted(view.label.tags)), tuple(matched), notes, evaluation)
+
+    def exclusion(self, name: str, promise: Target, found: TargetSnapshot | None) -> Exclusion | None:
+        """The first reason against a target, in the order of `ExclusionKind`."""
+        if found is None:
+            return Exclusion(ExclusionKind.NOT_CONFIGURED, "is not named by the settings")
+        if found.capabilities.served_model is None:
+            return Exclusion(ExclusionKind.MODEL, "does not serve the model")
+        return (
+            self._by_policy(name, promise)
+            or self._by_capability(found.capabilities)
+            or self._by_window(found.capabilities.window)
+            or self._by_health(found.health)
+        )
+
+    def _by_policy(self, name: str, promise: Target) -> Exclusion | None:
+        if self.level > promise.clearance:
+            return Exclusion(ExclusionKind.CLEARANCE, f"is cleared for {promise.clearance.word} data at most")
+        refused = [tag for tag in self.tags if not promise.allows_tag(tag)]
+        if refused:
+            return Exclusion(ExclusionKind.TAG, f"may not be sent data tagged {', '.join(refused)}")
+        for rule in self.rules:
+            answer = rule.permits(name, self.evaluation)
+            if answer is Answer.ERROR:
+                self.notes.append(f"{rule.id}: `require` could not be evaluated for {name}, so it was taken as failed")
+            if answer is not Answer.TRUE:
+                return Exclusion(ExclusionKind.CONSTRAINT, f"is excluded by the rule {rule.id}", rule.id)
+        return None
+
+    def _by_capability(self, can: Capabilities) -> Exclusion | None:
+        lacking = _lacking(self.view.needs, can)
+        return Exclusion(ExclusionKind.CAPABILITY, f"cannot do {', '.join(lacking)}") if lacking else None
+
+    def _by_window(self, window: int | None) -> Exclusion | None:
+        needed = self.view.size.tokens.most + self.view.output_cap
+        if window is None or needed <= window:
+            return None
+        return Exclusion(ExclusionKind.WINDOW, f"has a window of {window} tokens, and the request may take {needed}")
+
+    def _by_health(self, health: Health) -> Exclusion | None:
+        state = _CANNOT_BE_ASKED.get(health)
+        return None if state is None else Exclusion(ExclusionKind.DOWN, state)
+
+
+def _lacking(needs: Needs, can: Capabilities) -> list[str]:
+    wanted = {
+        "tools": needs.tools and not can.tools,
+        "a JSON schema": needs.schema and not can.json_schema,
+        "images": needs.images and not can.images,
+        "audio": needs.audio and not can.audio,
+        "logprobs": needs.logprobs and not can.logprobs,
+        f"{needs.n} answers at once": needs.n > can.max_n,
+    }
+    return [word for word, lacks in wanted.items() if lacks]

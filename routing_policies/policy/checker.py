@@ -1,0 +1,204 @@
+"""The load-time check of a condition: every name exists, every part has the right type, the whole is true or false.
+
+Classes compare only with classes: CEL would compare `"restricted"` with `"public"` by alphabet, and a number says
+nothing to a reader. A comprehension may not hold another one, so that a condition's cost is bounded by its length times
+the longest list of a request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from routing_policies.policy import names
+from routing_policies.policy.errors import choice, suggestion
+from routing_policies.policy.expression import (
+    Call,
+    Expression,
+    ListOf,
+    Literal,
+    Logical,
+    Name,
+    Not,
+    Relation,
+    SyntaxFault,
+)
+from routing_policies.policy.names import BOOLEAN, LEVEL, NUMBER, TEXT, TOKENS, ValueType
+
+_TEXT_METHODS = ("startsWith", "endsWith", "contains")
+_LIST_METHODS = ("exists", "all", "size")
+_ORDERED = (NUMBER, TOKENS, LEVEL)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a check found.
+
+    Attributes:
+        names: The dotted names and constants that the condition reads.
+        token_thresholds: The numbers that it compares `size.tokens` with.
+    """
+
+    names: frozenset[str]
+    token_thresholds: tuple[int, ...]
+
+
+def check(tree: Expression, schema: Mapping[str, ValueType], *, sees_target: bool) -> Facts:
+    """Check a condition against the names it may use.
+
+    Raises:
+        SyntaxFault: With the place of the fault.
+    """
+    checker = _Checker(schema, sees_target)
+    found = checker.type_of(tree)
+    if found != BOOLEAN:
+        raise SyntaxFault(tree.at, f"a condition must be true or false, and this is {found.word}")
+    return Facts(frozenset(checker.read), tuple(checker.thresholds))
+
+
+@dataclass(slots=True)
+class _Checker:
+    schema: Mapping[str, ValueType]
+    sees_target: bool
+    read: set[str] = field(default_factory=set)
+    thresholds: list[int] = field(default_factory=list)
+    bound: dict[str, ValueType] = field(default_factory=dict)
+
+    def type_of(self, node: Expression) -> ValueType:
+        match node:
+            case Literal(value=bool()):
+                return BOOLEAN
+            case Literal(value=str(value)):
+                return names.one_of([value])
+            case Literal():
+                return NUMBER
+            case Name():
+                return self._name(node)
+            case ListOf():
+                return self._list(node)
+            case Not():
+                self._boolean(node.operand, "`!`")
+            case Logical():
+                self._boolean(node.left, f"`{node.sign}`")
+                self._boolean(node.right, f"`{node.sign}`")
+            case Relation():
+                self._relation(node)
+            case Call():
+                return self._call(node)
+        return BOOLEAN
+
+    def _name(self, node: Name) -> ValueType:
+        if node.name in self.bound:
+            return self.bound[node.name]
+        if node.name in names.CONSTANTS:
+            self.read.add(node.name)
+            return LEVEL
+        found = self.schema.get(node.name)
+        if found is None:
+            raise SyntaxFault(node.at, self._unknown(node.name))
+        if node.name.startswith("target.") and not self.sees_target:
+            raise SyntaxFault(node.at, "`when` sees the request only; say what a target must be in `require`")
+        self.read.add(node.name)
+        return found
+
+    def _unknown(self, name: str) -> str:
+        root, _, _ = name.partition(".")
+        fields = [known for known in self.schema if known.startswith(f"{root}.")]
+        if fields:
+            return f"there is no `{name}`{choice(name, fields)}"
+        known = [*self.schema, *names.CONSTANTS]
+        return f"there is no `{name}`{suggestion(name, known) or '; names and types stand in docs/policies.md'}"
+
+    def _list(self, node: ListOf) -> ValueType:
+        types = [self.type_of(item) for item in node.items]
+        if not types:
+            raise SyntaxFault(node.at, "an empty list matches nothing")
+        for item, found in zip(node.items, types, strict=True):
+            if found.word != types[0].word:
+                raise SyntaxFault(item.at, f"the list begins with {types[0].word}, and this is {found.word}")
+        if types[0].word != TEXT.word:
+            return ValueType("a list", item=types[0])
+        words = [word for found in types for word in found.words or ()]
+        return ValueType("a list of text", item=names.one_of(words))
+
+    def _boolean(self, node: Expression, sign: str) -> None:
+        found = self.type_of(node)
+        if found != BOOLEAN:
+            raise SyntaxFault(node.at, f"{sign} joins what is true or false, and this is {found.word}")
+
+    def _relation(self, node: Relation) -> None:
+        left, right = self.type_of(node.left), self.type_of(node.right)
+        if node.sign == "in":
+            if right.item is None:
+                raise SyntaxFault(node.right.at, f"`in` looks into a list, and this is {right.word}")
+            self._comparable(node, left, right.item)
+            return
+        self._comparable(node, left, right)
+        if node.sign not in {"==", "!="} and left not in _ORDERED:
+            raise SyntaxFault(node.at, f"`{node.sign}` compares numbers and classes, and this is {left.word}")
+
+    def _comparable(self, node: Relation, left: ValueType, right: ValueType) -> None:
+        if TOKENS in (left, right):
+            self._tokens(node, right if left is TOKENS else left)
+            return
+        if left.word != right.word:
+            raise SyntaxFault(node.at, f"{left.word} is compared with {right.word}{_class_hint(node, left, right)}")
+        if left.item is not None:
+            raise SyntaxFault(node.at, "lists are not compared; use `in`, `exists` or `all`")
+        if left.words is not None and right.words is not None:
+            closed, given, at = (
+                (left.words, right.words, node.right.at)
+                if not isinstance(node.left, Literal)
+                else (right.words, left.words, node.left.at)
+            )
+            for word in given:
+                if word not in closed:
+                    raise SyntaxFault(at, f'it is never "{word}"{choice(word, closed)}')
+
+    def _tokens(self, node: Relation, other: ValueType) -> None:
+        """Bounds on the number of tokens suffice to decide such a rule, except close to the literal."""
+        literal = node.right if isinstance(node.right, Literal) else node.left
+        if other is not NUMBER or not isinstance(literal, Literal) or not isinstance(literal.value, int):
+            raise SyntaxFault(node.at, "`size.tokens` is compared with a whole number that stands beside it")
+        self.thresholds.append(literal.value)
+
+    def _call(self, node: Call) -> ValueType:
+        receiver = self.type_of(node.receiver)
+        if receiver.item is not None:
+            return self._list_call(node, receiver.item)
+        if receiver.word != TEXT.word:
+            raise SyntaxFault(node.at, f"{receiver.word} has no methods")
+        if node.method == "size":
+            raise SyntaxFault(node.at, "`size()` of text counts bytes, not characters, and is not allowed")
+        if node.method not in _TEXT_METHODS:
+            raise SyntaxFault(node.at, f"text has no `{node.method}`{choice(node.method, _TEXT_METHODS)}")
+        if len(node.arguments) != 1 or self.type_of(node.arguments[0]).word != TEXT.word:
+            raise SyntaxFault(node.at, f"`{node.method}` takes one text")
+        return BOOLEAN
+
+    def _list_call(self, node: Call, item: ValueType) -> ValueType:
+        if node.method == "size" and not node.arguments:
+            return NUMBER
+        if node.method not in {"exists", "all"}:
+            raise SyntaxFault(node.at, f"a list has no `{node.method}`{choice(node.method, _LIST_METHODS)}")
+        match node.arguments:
+            case (Name() as variable, body) if "." not in variable.name:
+                pass
+            case _:
+                raise SyntaxFault(node.at, f"write `{node.method}(item, condition on item)`")
+        if self.bound:
+            raise SyntaxFault(node.at, "a comprehension may not hold another one")
+        if variable.name in names.CONSTANTS or any(known.startswith(f"{variable.name}.") for known in self.schema):
+            raise SyntaxFault(variable.at, f"`{variable.name}` already means something; choose another name")
+        self.bound[variable.name] = item
+        self._boolean(body, f"`{node.method}`")
+        self.bound.clear()
+        return BOOLEAN
+
+
+def _class_hint(node: Relation, left: ValueType, right: ValueType) -> str:
+    if LEVEL not in (left, right):
+        return ""
+    other = node.right if left is LEVEL else node.left
+    given = str(other.value).upper() if isinstance(other, Literal) else ""
+    return f"; write a class as a constant{choice(given, names.CONSTANTS)}"

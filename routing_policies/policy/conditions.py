@@ -1,0 +1,138 @@
+"""Conditions: compiled once with the policy, evaluated against the values of one request.
+
+The evaluator has traps, and this wrapper is the only way to it: a name or type that is wrong shows there only at run
+time, so `checker` settles both at load; whatever is not the literal `True` or `False`, and whatever raises, is an
+`ERROR`, which every caller must take in the restrictive sense.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import cel
+
+from routing_policies.policy import names
+from routing_policies.policy.checker import check
+from routing_policies.policy.expression import SyntaxFault, parse
+from routing_policies.policy.model import Target
+from routing_policies.policy.names import ValueType
+from routing_policies.signals.size import TokenInterval
+from routing_policies.view import RequestView
+
+# What the evaluator raises: unknown names, missing fields, wrong types, overflow.
+_EVALUATION_FAULTS = (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError)
+
+
+class Answer(Enum):
+    """What a condition says of a request. `ERROR` is never taken for either of the others."""
+
+    TRUE = "true"
+    FALSE = "false"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One checked and compiled condition.
+
+    Attributes:
+        reads: The dotted names and constants in it.
+        token_thresholds: The numbers that it compares `size.tokens` with.
+    """
+
+    source: str
+    program: cel.Program
+    reads: frozenset[str] = frozenset()
+    token_thresholds: tuple[int, ...] = ()
+
+    def is_decided_by(self, tokens: TokenInterval) -> bool:
+        """Whether bounds on the input tokens suffice, or an exact count is needed first."""
+        if tokens.least == tokens.most:
+            return True
+        return not any(tokens.least <= threshold <= tokens.most for threshold in self.token_thresholds)
+
+
+def compile_condition(source: str, schema: Mapping[str, ValueType], *, sees_target: bool) -> Condition:
+    """Check and compile a condition.
+
+    Raises:
+        SyntaxFault: It cannot be read, or does not pass the check; with the offset of the fault.
+    """
+    facts = check(parse(source), schema, sees_target=sees_target)
+    try:
+        program = cel.compile(source)
+    except ValueError as exc:
+        raise SyntaxFault(0, f"not CEL: {str(exc).splitlines()[0]}") from None
+    return Condition(source, program, facts.names, facts.token_thresholds)
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The names that the conditions of one policy read; no other value is computed or handed over."""
+
+    request: tuple[tuple[str, tuple[names.RequestName, ...]], ...]
+    constants: Mapping[str, int]
+    targets: Mapping[str, Mapping[str, Any]]
+
+    @classmethod
+    def of(cls, conditions: Iterable[Condition], targets: Mapping[str, Target]) -> Vocabulary:
+        """Collect the names, and the values of those that the policy itself settles."""
+        read = frozenset().union(*(condition.reads for condition in conditions))
+        by_root: dict[str, list[names.RequestName]] = {}
+        for name in names.REQUEST_NAMES:
+            if f"{name.root}.{name.field}" in read:
+                by_root.setdefault(name.root, []).append(name)
+        fields = [name for name in names.TARGET_NAMES if f"target.{name.field}" in read]
+        return cls(
+            request=tuple((root, tuple(found)) for root, found in by_root.items()),
+            constants={name: int(level) for name, level in names.CONSTANTS.items() if name in read},
+            targets={
+                name: {field.field: field.read(name, target) for field in fields} for name, target in targets.items()
+            },
+        )
+
+
+class Evaluation:
+    """The conditions of one decision. Building it costs more than a condition does, so there is one a decision."""
+
+    def __init__(self, vocabulary: Vocabulary, values: Mapping[str, Any], tokens: TokenInterval) -> None:
+        """Take over values by root name; use `of_request` or `of_target`."""
+        self._context = cel.Context({**values, **vocabulary.constants})
+        self._vocabulary = vocabulary
+        self._tokens = tokens
+
+    @classmethod
+    def of_request(cls, vocabulary: Vocabulary, view: RequestView, now: float) -> Evaluation:
+        """Read the values of a request; `now` is monotonic seconds."""
+        values = {root: {name.field: name.read(view, now) for name in found} for root, found in vocabulary.request}
+        return cls(vocabulary, values, view.size.tokens)
+
+    @classmethod
+    def of_target(cls, vocabulary: Vocabulary, target: str) -> Evaluation:
+        """For conditions that read nothing of a request."""
+        return cls(vocabulary, {"target": vocabulary.targets[target]}, TokenInterval(0, 0, 0))
+
+    def turn_to(self, target: str) -> None:
+        """Let `target` mean this one from here on."""
+        fields = self._vocabulary.targets[target]
+        if fields:
+            self._context.add_variable("target", fields)
+
+    def likely(self, condition: Condition) -> Answer:
+        """Evaluate for a soft rule: the likely number of tokens stands for the true one."""
+        try:
+            found = condition.program.execute(self._context)
+        except _EVALUATION_FAULTS:
+            return Answer.ERROR
+        if found is True:
+            return Answer.TRUE
+        return Answer.FALSE if found is False else Answer.ERROR
+
+    def surely(self, condition: Condition) -> Answer:
+        """Evaluate for a hard rule: bounds that leave its answer open make it an error."""
+        if condition.token_thresholds and not condition.is_decided_by(self._tokens):
+            return Answer.ERROR
+        return self.likely(condition)

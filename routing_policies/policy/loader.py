@@ -1,0 +1,159 @@
+"""From a policy file to a policy that can decide. Whatever is wrong with it is found here, with its place."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import orjson
+from pydantic import ValidationError
+
+from routing_policies.policy import names, validation
+from routing_policies.policy.conditions import Answer, Condition, Evaluation, Vocabulary, compile_condition
+from routing_policies.policy.errors import PolicyError, choice
+from routing_policies.policy.expression import SyntaxFault
+from routing_policies.policy.model import Policy
+from routing_policies.policy.rules import HardRule, SoftRule
+from routing_policies.policy.yaml_source import MAX_BYTES, Source, read
+from routing_policies.signals.deadline import DeadlineDefaults
+from routing_policies.signals.label import LabelRules
+
+_BUILTIN = "routing_policies.builtin"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPolicy:
+    """A policy that can decide.
+
+    Attributes:
+        policy: The document.
+        origin: The file or built-in name it was read from.
+        digest: sha256 of the canonical document, hex.
+        constraints: Hard rules in the document's order, constraints before invariants.
+        preferences: Soft rules in the document's order.
+        weights: Term to weight; they add up to 1.
+        vocabulary: The names that the conditions read.
+        label_rules: What turns findings and uninspected parts into classes.
+        deadline_defaults: Budgets of requests that bring none.
+    """
+
+    policy: Policy
+    origin: str
+    digest: str
+    constraints: tuple[HardRule, ...]
+    preferences: tuple[SoftRule, ...]
+    weights: Mapping[str, float]
+    vocabulary: Vocabulary
+    label_rules: LabelRules
+    deadline_defaults: DeadlineDefaults
+
+
+def builtin_names() -> list[str]:
+    """The names of the policies that come with Tidegate."""
+    found = (entry.name for entry in resources.files(_BUILTIN).iterdir())
+    return sorted(name.removesuffix(".yaml") for name in found if name.endswith(".yaml"))
+
+
+def load_policy(source: Path | str) -> LoadedPolicy:
+    """Load a policy from a file, or a built-in one by its name.
+
+    Raises:
+        PolicyError: It cannot be read or is wrong; with file, line, column and how to mend it.
+    """
+    if isinstance(source, Path):
+        return load_text(_read_file(source), str(source))
+    if source not in builtin_names():
+        raise PolicyError(source, 1, 1, f"there is no built-in policy `{source}`{choice(source, builtin_names())}")
+    text = resources.files(_BUILTIN).joinpath(f"{source}.yaml").read_text(encoding="utf-8")
+    return load_text(text, f"builtin:{source}")
+
+
+def load_text(text: str, origin: str) -> LoadedPolicy:
+    """Load a policy from its text; `origin` names it in messages.
+
+    Raises:
+        PolicyError: As `load_policy`.
+    """
+    source = read(text, origin)
+    try:
+        policy = Policy.model_validate_json(orjson.dumps(source.value))
+    except ValidationError as exc:
+        raise validation.first_error(exc, source, Policy) from None
+    validation.check_references(policy, source)
+    compiler = _Compiler(policy, source)
+    constraints = tuple(compiler.hard_rules())
+    preferences = tuple(compiler.soft_rules())
+    return LoadedPolicy(
+        policy=policy,
+        origin=origin,
+        digest=hashlib.sha256(policy.model_dump_json(by_alias=True).encode()).hexdigest(),
+        constraints=constraints,
+        preferences=preferences,
+        weights=policy.weights.normalised(),
+        vocabulary=Vocabulary.of(_conditions(constraints, preferences), policy.targets),
+        label_rules=LabelRules(policy.defaults.data_class, policy.uninspected, policy.findings.by_tag()),
+        deadline_defaults=DeadlineDefaults(policy.defaults.total_ms, policy.defaults.ttft_ms),
+    )
+
+
+def _conditions(constraints: tuple[HardRule, ...], preferences: tuple[SoftRule, ...]) -> Iterator[Condition]:
+    for rule in constraints:
+        yield rule.when
+        if rule.require is not None:
+            yield rule.require
+    for preference in preferences:
+        yield preference.when
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiler:
+    policy: Policy
+    source: Source
+
+    def hard_rules(self) -> Iterator[HardRule]:
+        for index, constraint in enumerate(self.policy.constraints):
+            when = self._compile(("constraints", index, "when"), constraint.when)
+            if constraint.require is None:
+                yield HardRule(constraint.id, when, denied=frozenset(constraint.deny or ()))
+            else:
+                yield self._requiring(constraint.id, when, ("constraints", index, "require"), constraint.require)
+        for index, invariant in enumerate(self.policy.invariants):
+            when = self._compile(("invariants", index, "when"), invariant.when)
+            yield self._requiring(invariant.id, when, ("invariants", index, "require"), invariant.require)
+
+    def soft_rules(self) -> Iterator[SoftRule]:
+        for index, preference in enumerate(self.policy.prefer):
+            when = self._compile(("prefer", index, "when"), preference.when)
+            yield SoftRule(preference.id, when, preference.target, preference.weight)
+
+    def _requiring(self, rule_id: str, when: Condition, path: tuple[str | int, ...], require: str) -> HardRule:
+        condition = self._compile(path, require, sees_target=True)
+        return HardRule(rule_id, when, require=condition, settled=self._settled(condition))
+
+    def _settled(self, condition: Condition) -> dict[str, Answer]:
+        """The answers for each target, where the condition reads nothing of the request."""
+        vocabulary = Vocabulary.of([condition], self.policy.targets)
+        if vocabulary.request:
+            return {}
+        return {name: Evaluation.of_target(vocabulary, name).likely(condition) for name in self.policy.targets}
+
+    def _compile(self, path: tuple[str | int, ...], text: str, *, sees_target: bool = False) -> Condition:
+        try:
+            return compile_condition(text, names.schema(self.policy.targets), sees_target=sees_target)
+        except SyntaxFault as fault:
+            raise self.source.error_within(path, text, fault.at, f"`{path[-1]}`: {fault.message}") from None
+
+
+def _read_file(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except OSError as exc:
+        raise PolicyError(str(path), 1, 1, f"cannot be read: {exc.strerror}") from None
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        raise PolicyError(str(path), raw.count(b"\n", 0, exc.start) + 1, 1, "not UTF-8") from None

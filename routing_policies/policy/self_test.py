@@ -1,0 +1,94 @@
+"""Runs the examples that stand in a policy's own file. A policy whose example fails must not be put in force."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from inference_protocol.request import Needs, Task
+from routing_policies.decide import decide
+from routing_policies.policy.loader import LoadedPolicy
+from routing_policies.policy.model import Expect, Given, GivenTarget
+from routing_policies.signals.deadline import Deadline
+from routing_policies.signals.label import Component, Label
+from routing_policies.signals.size import Size, TokenInterval
+from routing_policies.snapshot import Capabilities, Prediction, Snapshot, TargetSnapshot
+from routing_policies.verdict import Verdict
+from routing_policies.view import RequestView, Tenant
+
+_MODEL = "any"
+_SPREAD = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An example that the policy does not decide as it says."""
+
+    test: str
+    message: str
+
+
+def failing_tests(policy: LoadedPolicy) -> list[Failure]:
+    """Run every test of a policy and return those that fail, in order."""
+    failures: list[Failure] = []
+    for test in policy.policy.tests:
+        verdict = decide(policy, _view(policy, test.given), _snapshot(policy, test.given))
+        failures += [Failure(test.name, message) for message in _differences(test.expect, verdict)]
+    return failures
+
+
+def _differences(expect: Expect, verdict: Verdict) -> list[str]:
+    order = tuple(eligible.target for eligible in verdict.eligible)
+    chosen = order[0] if order else "none"
+    found: list[str] = []
+    if expect.target is not None and expect.target != chosen:
+        found.append(f"expected target {expect.target}, got {chosen} ({verdict.reason})")
+    if expect.eligible is not None and set(expect.eligible) != set(order):
+        found.append(f"expected eligible {_listed(expect.eligible)}, got {_listed(order)}")
+    if expect.rule is not None and expect.rule not in verdict.rules:
+        found.append(f"expected the rule {expect.rule} to take part, got {_listed(verdict.rules)}")
+    return found
+
+
+def _listed(words: tuple[str, ...]) -> str:
+    return ", ".join(sorted(words)) or "none"
+
+
+def _view(policy: LoadedPolicy, given: Given) -> RequestView:
+    label, defaults = given.label, policy.policy.defaults
+    return RequestView(
+        task=Task.CHAT,
+        model=_MODEL,
+        stream=True,
+        needs=Needs(),
+        label=Label(
+            default=defaults.data_class,
+            declared=Component(label.data_class, frozenset(label.tags)),
+            causes=frozenset(label.causes),
+        ),
+        deadline=Deadline(0.0, _at(given.total_ms), _at(given.ttft_ms)),
+        size=Size(TokenInterval(given.tokens, given.tokens, given.tokens), body_bytes=given.tokens * 4),
+        output_cap=defaults.max_tokens,
+        tenant=Tenant("test", residency=given.residency),
+    )
+
+
+def _at(budget_ms: float | None) -> float | None:
+    return None if budget_ms is None else budget_ms / 1000.0
+
+
+def _snapshot(policy: LoadedPolicy, given: Given) -> Snapshot:
+    targets = {name: _target(name, given.targets.get(name, GivenTarget())) for name in policy.policy.targets}
+    return Snapshot(targets, now=0.0)
+
+
+def _target(name: str, given: GivenTarget) -> TargetSnapshot:
+    can = Capabilities(_MODEL, window=given.window, tools=True, json_schema=True, images=True, audio=True)
+    return TargetSnapshot(name, given.health, can, prediction=_prediction(given))
+
+
+def _prediction(given: GivenTarget) -> Prediction | None:
+    ttft_ms = given.ttft_ms if given.ttft_ms is not None else given.total_ms
+    if ttft_ms is None:
+        return None
+    total_ms = given.total_ms if given.total_ms is not None else ttft_ms
+    return Prediction(ttft_ms, total_ms, _SPREAD, _SPREAD, output_tokens=0.0, base=(ttft_ms, total_ms))
