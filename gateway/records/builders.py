@@ -44,8 +44,10 @@ def decision_record(exchange: Exchange) -> dict[str, Any]:
         "excluded": {target: _exclusion(exclusion) for target, exclusion in verdict.excluded.items()},
         "reason": verdict.reason,
         "rules": verdict.rules,
+        "notes": verdict.notes,
         "scores": verdict.scores,
         "terms": dict(verdict.terms),
+        "weights": dict(verdict.weights),
         "predictions": {name: target.prediction for name, target in decided.snapshot.targets.items()},
         "digest": verdict.digest,
     }
