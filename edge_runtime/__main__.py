@@ -1,0 +1,36 @@
+"""`python -m edge_runtime`: serve one ONNX model from this box."""
+
+from __future__ import annotations
+
+import sys
+
+from edge_runtime.generation.engine import SlotEngine
+from edge_runtime.generation.loading import EngineSettings
+from runtime_server import serving
+from runtime_server.options import RuntimeOptions, argument_parser
+
+
+def main() -> int:
+    """Run until a signal; return the process's exit status."""
+    parser = argument_parser("python -m edge_runtime", __doc__ or "")
+    edge = parser.add_argument_group("the engine")
+    edge.add_argument("--slots", type=int, default=4, metavar="N", help="requests that run at once")
+    edge.add_argument(
+        "--context", type=int, default=2048, metavar="N", help="most tokens of prompt and answer in a slot"
+    )
+    edge.add_argument("--threads", type=int, metavar="N", help="threads of one run; the CPUs it may use by default")
+    arguments = parser.parse_args()
+    options = RuntimeOptions.from_arguments(arguments)
+    settings = EngineSettings(
+        folder=options.model_dir,
+        model_name=options.model_name,
+        slots=arguments.slots,
+        context=arguments.context,
+        waiting_limit=options.waiting_limit,
+        threads=arguments.threads,
+    )
+    return serving.run("edge_runtime", lambda: SlotEngine(settings), options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

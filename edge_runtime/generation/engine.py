@@ -1,0 +1,200 @@
+"""The slot engine: several requests at once on one ONNX Runtime session, which one thread owns.
+
+    event loop                                  the engine's thread
+    submit, cancel, stop ── commands (queue) ──▶ scheduler: prefill, decode
+    TokenStream ◀── one callback per run ─────── what each row said
+
+The session lives and dies inside that thread, so it can never be freed under a run. What the event loop knows of the
+engine (status, streams) changes on the event loop only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from edge_runtime.generation.loading import EngineSettings, LoadedModel, load
+from edge_runtime.generation.occupancy import Occupancy
+from edge_runtime.generation.scheduler import News, Scheduler
+from edge_runtime.generation.sequence import Sequence
+from edge_runtime.generation.token_stream import TokenStream
+from inference_protocol.errors import Draining, Unavailable
+from inference_protocol.runtime_state import RuntimeState, RuntimeStatus
+from runtime_server.engine import FinishReason, GenerationJob, TokenEvent
+
+_LONGEST_STEP_S = 10.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Submit:
+    sequence: Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class _Cancel:
+    sequence: Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    pass
+
+
+_Command = _Submit | _Cancel | _Stop
+
+
+class SlotEngine:
+    """A `runtime_server.engine.Engine` on ONNX Runtime."""
+
+    def __init__(self, settings: EngineSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Build an engine; `start` loads the model.
+
+        Args:
+            settings: What an operator chooses.
+            clock: Seconds that agree with the event loop's `time()`, in which deadlines are told.
+        """
+        self._settings = settings
+        self._clock = clock
+        self._status = RuntimeStatus.STARTING
+        self._detail: str | None = None
+        self._loaded: LoadedModel | None = None
+        self._occupancy = Occupancy(settings.slots, settings.waiting_limit)
+        self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
+        self._streams: dict[Sequence, TokenStream] = {}
+        self._thread: threading.Thread | None = None
+
+    async def start(self) -> None:
+        """Verify, load and measure the model.
+
+        Raises:
+            ModelMissing: The folder holds no complete model.
+            ModelDamaged: A file is not what the manifest says.
+            ModelUnsupported: The graph is not one that this engine can run.
+        """
+        loop = asyncio.get_running_loop()
+        loaded: asyncio.Future[LoadedModel] = loop.create_future()
+        self._detail = "The model is being verified, loaded and measured."
+        self._thread = threading.Thread(target=self._main, args=(loop, loaded), name="generation", daemon=True)
+        self._thread.start()
+        await loaded
+
+    async def stop(self) -> None:
+        """Cancel what runs, wait for the run in flight, free the model."""
+        self._status, self._detail = RuntimeStatus.DRAINING, None
+        self._commands.put(_Stop())
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join, _LONGEST_STEP_S)
+            if self._thread.is_alive():
+                _log.error("A run of the model did not end within %.0f s; it is left to itself.", _LONGEST_STEP_S)
+        self._end_all(TokenEvent(finish=FinishReason.CANCELLED))
+
+    def submit(self, job: GenerationJob) -> TokenStream:
+        """Admit a request.
+
+        Raises:
+            Overloaded: The queue is full.
+            Draining: The engine is stopping.
+            Unavailable: The model is not loaded, or failed.
+        """
+        if self._status is RuntimeStatus.DRAINING:
+            raise Draining("The runtime is shutting down.")
+        if self._status is not RuntimeStatus.READY:
+            raise Unavailable(f"The model cannot answer: the runtime is {self._status}.")
+        self._occupancy.admit(len(job.prompt))
+        sequence = Sequence(job, submitted_at=self._clock())
+        stream = self._streams[sequence] = TokenStream(sequence, self._cancel)
+        self._commands.put(_Submit(sequence))
+        return stream
+
+    def state(self) -> RuntimeState:
+        """Return load and speed as they are now. Safe from any thread."""
+        loaded = self._loaded
+        counts = self._occupancy.counts
+        return RuntimeState(
+            status=self._status,
+            running=counts.running,
+            waiting=counts.waiting,
+            waiting_limit=self._settings.waiting_limit,
+            prefill_tokens_queued=counts.prompt_tokens_unread,
+            slots=self._settings.slots,
+            ms_per_token=dict(loaded.speed.ms_per_token) if loaded else {},
+            prefill_tokens_per_s=loaded.speed.prefill_tokens_per_s if loaded else None,
+            models=(loaded.served,) if loaded else (),
+            provider=loaded.provider if loaded else "unknown",
+            detail=self._detail,
+        )
+
+    # On the event loop.
+
+    def _cancel(self, sequence: Sequence) -> None:
+        self._commands.put(_Cancel(sequence))
+
+    def _become_ready(self, loaded: LoadedModel, waiter: asyncio.Future[LoadedModel]) -> None:
+        self._loaded = loaded
+        if self._status is RuntimeStatus.STARTING:
+            self._status, self._detail = RuntimeStatus.READY, None
+        if not waiter.done():
+            waiter.set_result(loaded)
+
+    def _fail(self, error: Exception, waiter: asyncio.Future[LoadedModel]) -> None:
+        self._status, self._detail = RuntimeStatus.FAILED, str(error)
+        self._end_all(TokenEvent(finish=FinishReason.ERROR, error="The engine failed."))
+        if waiter.done():
+            _log.error("The engine failed", exc_info=error)
+        else:
+            waiter.set_exception(error)
+
+    def _end_all(self, event: TokenEvent) -> None:
+        self._deliver([(sequence, event) for sequence in self._streams])
+
+    def _deliver(self, news: News) -> None:
+        for sequence, event in news:
+            stream = self._streams.get(sequence)
+            if stream is None:
+                continue
+            if event.finish is not None:
+                del self._streams[sequence]
+            stream.put(event)
+
+    # In the engine's thread.
+
+    def _main(self, loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[LoadedModel]) -> None:
+        """Supervise the thread: whatever goes wrong in it reaches those who wait."""
+        try:
+            loaded, scheduler = load(self._settings, self._occupancy, self._clock)
+            loop.call_soon_threadsafe(self._become_ready, loaded, waiter)
+            self._serve(scheduler, lambda news: news and loop.call_soon_threadsafe(self._deliver, news))
+        except Exception as error:
+            loop.call_soon_threadsafe(self._fail, error, waiter)
+
+    def _serve(self, scheduler: Scheduler, post: Callable[[News], object]) -> None:
+        """Run steps until told to stop: commands between steps, then at most one prefill chunk and one decode run."""
+        while True:
+            for command in self._take_commands(wait=scheduler.is_idle):
+                match command:
+                    case _Submit(sequence):
+                        scheduler.add(sequence)
+                    case _Cancel(sequence):
+                        post(scheduler.cancel(sequence))
+                    case _Stop():
+                        post(scheduler.cancel_all())
+                        return
+            post(scheduler.expire())
+            post(scheduler.prefill())
+            post(scheduler.decode())
+
+    def _take_commands(self, *, wait: bool) -> Iterator[_Command]:
+        """Yield what has come in; with `wait`, sleep until something does."""
+        try:
+            yield self._commands.get(block=wait)
+            while True:
+                yield self._commands.get_nowait()
+        except queue.Empty:
+            return

@@ -1,0 +1,79 @@
+"""From a model folder to a scheduler that can run: verified, loaded, measured. All of it blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge_runtime.generation.cpus import usable_cpus
+from edge_runtime.generation.errors import GraphRunFailed, ModelUnsupported
+from edge_runtime.generation.genai_config import read_genai_config
+from edge_runtime.generation.graph import DecoderGraph
+from edge_runtime.generation.occupancy import Occupancy
+from edge_runtime.generation.scheduler import Scheduler
+from edge_runtime.generation.speed import SpeedMeter
+from edge_runtime.generation.warm_up import choose_chunk, warm_up
+from inference_protocol.runtime_state import ServedModel
+from runtime_server import model_manifest
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """What an operator chooses.
+
+    Attributes:
+        folder: The model, in onnxruntime-genai's format, with its manifest.
+        model_name: The name it answers to.
+        slots: Requests that run at once.
+        context: Most tokens of prompt and answer in one slot; the model's own window caps it.
+        waiting_limit: Requests that may wait for a slot.
+        threads: Threads of one run; `None` takes the CPUs this process may use.
+    """
+
+    folder: Path
+    model_name: str
+    slots: int = 4
+    context: int = 2048
+    waiting_limit: int = 16
+    threads: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """What may be told of a loaded model; the session itself is not in it."""
+
+    served: ServedModel
+    provider: str
+    speed: SpeedMeter
+
+
+def load(settings: EngineSettings, occupancy: Occupancy, clock: Callable[[], float]) -> tuple[LoadedModel, Scheduler]:
+    """Load the model. Only the thread that calls this may use the scheduler.
+
+    Raises:
+        ModelMissing: The folder holds no complete model.
+        ModelDamaged: A file is not what the manifest says.
+        ModelUnsupported: The graph is not one that can be run here.
+    """
+    folder = settings.folder
+    manifest = model_manifest.read_manifest(folder)
+    model_manifest.verify(folder, manifest)
+    config = read_genai_config(folder)
+    window = min(config.context_length, settings.context)
+    threads = settings.threads or usable_cpus()
+    graph = DecoderGraph(folder, config, slots=settings.slots, window=window, threads=threads)
+    try:
+        speed = warm_up(graph, window=window, clock=clock)
+    except GraphRunFailed as error:
+        raise ModelUnsupported(f"The graph in {folder} fails on its first run: {error}") from error
+    tokenizer = manifest.files.get("tokenizer.json")
+    served = ServedModel(
+        id=settings.model_name,
+        digest=manifest.digest,
+        window=window,
+        tokenizer_digest=tokenizer.sha256 if tokenizer else None,
+    )
+    chunk = choose_chunk(speed.prefill_tokens_per_s)
+    scheduler = Scheduler(graph, chunk=chunk, occupancy=occupancy, speed=speed, clock=clock)
+    return LoadedModel(served, graph.provider, speed), scheduler
