@@ -52,15 +52,24 @@ class RuntimeOptions:
         return token
 
 
-def argument_parser(program: str, description: str) -> argparse.ArgumentParser:
-    """Return a parser of the shared options; a runtime adds its own to it."""
+def argument_parser(program: str, description: str, *, default_port: int | None = None) -> argparse.ArgumentParser:
+    """Return a parser of the shared options; a runtime adds its own to it.
+
+    Args:
+        program: How it was called.
+        description: One sentence.
+        default_port: The TCP port where the caller names neither port nor socket; `None` makes them name one.
+    """
     parser = argparse.ArgumentParser(program, description=description)
     parser.add_argument("--model-dir", type=Path, required=True, metavar="DIR", help="folder of the model to serve")
     parser.add_argument("--model-name", required=True, metavar="NAME", help="the name that requests ask for")
     where = parser.add_argument_group("where it listens")
-    place = where.add_mutually_exclusive_group(required=True)
+    place = where.add_mutually_exclusive_group(required=default_port is None)
     place.add_argument("--socket", type=Path, metavar="PATH", help="a Unix socket, for this user alone")
-    place.add_argument("--port", type=int, metavar="N", help="a TCP port; 0 takes any that is free")
+    usual = "" if default_port is None else " (default: %(default)s)"
+    place.add_argument(
+        "--port", type=int, default=default_port, metavar="N", help=f"a TCP port; 0 takes any that is free{usual}"
+    )
     where.add_argument(
         "--host",
         default="127.0.0.1",
