@@ -30,7 +30,7 @@ class TelemetrySettings:
     """What one process is told about tracing.
 
     Attributes:
-        service_name: The program, such as `tidegate-gateway`; also the name of its trace file.
+        service_name: The program, such as `edge_runtime`; also the name of its trace file.
         trace_dir: Folder of the OTLP/JSON lines, or `None` to write none.
         otlp_endpoint: Base URL of a collector's OTLP/HTTP receiver, such as `http://127.0.0.1:4318`, or `None`. The
             standard `OTEL_EXPORTER_OTLP_HEADERS` and certificate variables apply.

@@ -118,8 +118,7 @@ def _decision_facts(decision: dict[str, Any]) -> dict[str, str]:
     order = " > ".join(_scored(e["target"], decision["terms"]) for e in decision["eligible"]) or "no target"
     facts = {"decision": f"{order}  ({decision['reason']})"}
     for target, exclusion in decision["excluded"].items():
-        rule = f" by {exclusion['rule']}" if exclusion["rule"] else ""
-        facts[f"not {target}"] = f"{exclusion['kind']}{rule}: {exclusion['detail']}"
+        facts[f"not {target}"] = f"{exclusion['detail']} ({exclusion['rule'] or exclusion['kind']})"
     found = ", ".join(f"{kind} x{count}" for kind, count in label["findings"].items())
     facts["label"] = "  ".join(filter(None, (label["class"], " ".join(label["tags"]), found)))
     facts["scores"] = "  ".join(f"{name} {scores[name]:.2f}" for name in ("latency", "privacy", "size"))
@@ -153,7 +152,7 @@ def _waterfall(rows: list[Row], console: Console) -> RenderableType:
     total_ms = max((row.start_ms + row.duration_ms for row in rows), default=0.0) or 1.0
     services = list(dict.fromkeys(row.service for row in rows))
     colours = {service: _COLOURS[i % len(_COLOURS)] for i, service in enumerate(services)}
-    short = {service: service.removeprefix("tidegate-") for service in services}
+    short = {service: service.removesuffix("_runtime") for service in services}
     titles = ["  " * row.depth + row.name for row in rows]
     taken = _widest(short.values(), "program") + _widest(titles, "span") + 2 * _NUMBER_WIDTH + 4 * _GAP
     width = max(_LEAST_BAR, console.width - taken)

@@ -121,8 +121,8 @@ def _size(view: RequestView) -> dict[str, Any]:
 def _budget(view: RequestView) -> dict[str, Any]:
     deadline = view.deadline
     return {
-        "total_ms": _ms_between(deadline.received_at, deadline.total_at),
-        "ttft_ms": _ms_between(deadline.received_at, deadline.first_content_at),
+        "total_ms": deadline.remaining_total_ms(deadline.received_at),
+        "ttft_ms": deadline.remaining_first_content_ms(deadline.received_at),
     }
 
 
@@ -135,6 +135,7 @@ def _attempt(attempt: Attempt, now: float) -> dict[str, Any]:
         "target": attempt.target,
         "outcome": attempt.outcome,
         "error": attempt.error,
+        "in_flight": attempt.in_flight,
         "bytes_out": attempt.bytes_out,
         "first_content_ms": _ms_between(attempt.started_at, attempt.first_content_at),
         "duration_ms": _ms((attempt.ended_at or now) - attempt.started_at),

@@ -22,8 +22,8 @@ class Programs:
     def __init__(self, state_dir: Path) -> None:
         self.state_dir = state_dir
         self.by_name: dict[str, Telemetry] = {
-            name: set_up(TelemetrySettings(f"tidegate-{name}", state_dir / "traces", None))
-            for name in ("gateway", "edge", "cloud")
+            name: set_up(TelemetrySettings(name, state_dir / "traces", None))
+            for name in ("gateway", "edge_runtime", "cloud_runtime")
         }
 
     def __getitem__(self, name: str) -> Tracer:
@@ -48,7 +48,7 @@ def _span(
 def write_traced_request(state_dir: Path, request_id: str = REQUEST_ID, age_s: float = 60.0) -> str:
     """Write it, as having begun `age_s` ago; return the trace id."""
     programs = Programs(state_dir)
-    gateway, edge = programs["gateway"], programs["edge"]
+    gateway, edge = programs["gateway"], programs["edge_runtime"]
     t0 = time.time_ns() - int(age_s * 1e9)
     server = _span(
         gateway,
@@ -115,7 +115,7 @@ def _records(request_id: str, trace_id: str, began_s: float) -> list[dict[str, A
             "policy": {"name": "balanced", "digest": "3fa9c1d2" * 8},
             "eligible": [{"target": "cloud", "transform": "none"}, {"target": "edge", "transform": "none"}],
             "excluded": {
-                "gpu-pool": {"kind": "constraint", "rule": "eu-only", "detail": "us-east-1 is outside the EU"}
+                "gpu-pool": {"kind": "constraint", "rule": "eu-only", "detail": "does not meet the requirement"}
             },
             "reason": "highest-score",
             "scores": {"latency": 0.31, "privacy": 0.33, "size": 0.04},

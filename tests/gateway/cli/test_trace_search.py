@@ -19,11 +19,11 @@ def test_the_spans_of_all_programs_are_joined(tmp_path: Path) -> None:
     found = find_request(tmp_path, REQUEST_ID)
     assert found is not None
     assert sorted((span.service, span.name.split()[0]) for span in found.spans) == [
-        ("tidegate-edge", "POST"),
-        ("tidegate-gateway", "POST"),
-        ("tidegate-gateway", "chat"),
-        ("tidegate-gateway", "chat"),
-        ("tidegate-gateway", "route"),
+        ("edge_runtime", "POST"),
+        ("gateway", "POST"),
+        ("gateway", "chat"),
+        ("gateway", "chat"),
+        ("gateway", "route"),
     ]
     assert found.decision is not None
     assert found.outcome is not None
@@ -51,7 +51,7 @@ def test_of_several_requests_the_newest_is_the_last_and_goes_by_a_shared_client_
 
 
 def test_a_stranger_finds_the_request_by_the_trace_id_it_sent(tmp_path: Path) -> None:
-    telemetry = set_up(TelemetrySettings("tidegate-gateway", tmp_path / "traces", None))
+    telemetry = set_up(TelemetrySettings("gateway", tmp_path / "traces", None))
     theirs = SpanContext(0xFACE, 0xB00C, is_remote=True, trace_flags=TraceFlags(1))
     span = telemetry.tracer.start_span("POST", kind=SpanKind.SERVER, links=[Link(theirs)])
     span.set_attribute("tidegate.request_id", "req-9")
@@ -73,7 +73,7 @@ def test_an_unknown_id_and_an_empty_folder_find_nothing(tmp_path: Path) -> None:
 
 def test_an_old_request_is_not_waited_for_though_spans_are_missing(tmp_path: Path) -> None:
     write_traced_request(tmp_path, age_s=60)
-    (tmp_path / "traces" / "tidegate-edge.jsonl").unlink()
+    (tmp_path / "traces" / "edge_runtime.jsonl").unlink()
     found = find_settled(tmp_path, REQUEST_ID, wait_s=3, sleep=_no_waiting)
     assert found is not None
     assert not found.is_complete
@@ -85,7 +85,7 @@ def test_a_complete_request_is_not_waited_for(tmp_path: Path) -> None:
     assert find_settled(tmp_path, None, wait_s=3, sleep=_no_waiting) is not None
 
 
-@pytest.mark.parametrize("late", ["traces/tidegate-edge.jsonl", "traces/tidegate-gateway.jsonl"])
+@pytest.mark.parametrize("late", ["traces/edge_runtime.jsonl", "traces/gateway.jsonl"])
 def test_what_comes_late_is_waited_for(tmp_path: Path, late: str) -> None:
     write_traced_request(tmp_path, age_s=0.4)
     held_back = tmp_path / "held-back"
@@ -122,7 +122,7 @@ def test_waiting_for_a_request_that_still_runs_has_an_end(tmp_path: Path) -> Non
 
 
 def test_spans_of_a_runtime_alone_are_found_without_records(tmp_path: Path) -> None:
-    telemetry = set_up(TelemetrySettings("tidegate-edge", tmp_path / "traces", None))
+    telemetry = set_up(TelemetrySettings("edge_runtime", tmp_path / "traces", None))
     parent = NonRecordingSpan(SpanContext(0xABC, 0x1, is_remote=True, trace_flags=TraceFlags(1)))
     server = child(telemetry.tracer, parent, "POST", SpanKind.SERVER, attributes={"tidegate.request_id": "req-7"})
     child(telemetry.tracer, server, "queue", SpanKind.INTERNAL).end()
