@@ -1,0 +1,26 @@
+"""The lines of several programs on one terminal, each after its program's name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+_COLOURS = ("cyan", "magenta", "green", "yellow", "blue")
+
+
+class MarkedLines:
+    """Writes lines; rich leaves the colours out where there is no terminal or `NO_COLOR` is set."""
+
+    def __init__(self, console: Console, names: Sequence[str]) -> None:
+        """Give each of `names` a colour and the same width."""
+        self._console = console
+        width = max(map(len, names))
+        self._marks = {
+            name: Text(f"{name:<{width}} │ ", style=_COLOURS[index % len(_COLOURS)]) for index, name in enumerate(names)
+        }
+
+    def __call__(self, name: str, line: str) -> None:
+        """Write one line of one program."""
+        self._console.print(Text.assemble(self._marks[name], Text.from_ansi(line)), soft_wrap=True)

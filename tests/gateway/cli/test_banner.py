@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import io
+import shlex
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from gateway.cli import banner
+from gateway.cli.banner import Bearings, Readiness
+from gateway.cli.marked_lines import MarkedLines
+
+BEARINGS = Bearings(
+    base_url="http://127.0.0.1:8080",
+    model="small",
+    programs=(("edge", "ONNX Runtime"), ("gateway", "http://127.0.0.1:8080")),
+    records_dir=Path("state/records"),
+    traces_dir=Path("state/traces"),
+)
+
+
+def printed(text: Text) -> str:
+    """What a narrow terminal shows."""
+    console = Console(file=io.StringIO(), width=40)
+    console.print(text, soft_wrap=True)
+    return console.file.getvalue()  # type: ignore[attr-defined]  # it is the StringIO above
+
+
+def test_what_is_being_started_is_listed() -> None:
+    assert printed(banner.starting(BEARINGS)).splitlines() == [
+        *("Starting Tidegate", "  edge     ONNX Runtime", "  gateway  http://127.0.0.1:8080", "")
+    ]
+
+
+def test_progress_is_told_once_for_each_change() -> None:
+    loading = {"edge": {"health": "starting"}, "cloud": {"health": "starting"}}
+    before = Readiness.from_answer({"status": "starting", "targets": loading})
+    after = Readiness.from_answer({"status": "ready", "targets": loading | {"edge": {"health": "up"}}})
+
+    assert not before.ready
+    assert after.ready
+    assert printed(banner.progress(None, before, 0.3) or Text()) == "  0.3 s  edge starting, cloud starting\n"
+    assert banner.progress(before, before, 0.6) is None
+    assert printed(banner.progress(before, after, 2.1) or Text()) == "  2.1 s  edge up, cloud starting\n"
+
+
+def test_the_curl_example_can_be_pasted_into_a_shell() -> None:
+    text = printed(banner.ready(BEARINGS))
+    command = text[text.index("curl -i") : text.index("\n\n", text.index("curl -i"))]
+
+    words = shlex.split(command.replace("\\\n", ""))
+
+    assert words[2] == "http://127.0.0.1:8080/v1/chat/completions"
+    assert (
+        words[-1] == '{"model": "small", "messages": [{"role": "user", "content": "What is the capital of France?"}]}'
+    )
+
+
+def test_the_python_example_can_be_pasted_into_an_interpreter() -> None:
+    text = printed(banner.ready(BEARINGS))
+    code = text[text.index("from openai") : text.index("\n\n", text.index("from openai"))]
+
+    compile(code, "example", "exec")
+    assert 'base_url="http://127.0.0.1:8080/v1"' in code
+
+
+def test_lines_are_marked_with_their_program_and_stay_whole() -> None:
+    console = Console(file=io.StringIO(), width=40)
+    lines = MarkedLines(console, ["edge", "gateway"])
+
+    lines("edge", "x" * 80)
+    lines("gateway", "[not] markup")
+
+    assert console.file.getvalue() == f"edge    │ {'x' * 80}\ngateway │ [not] markup\n"  # type: ignore[attr-defined]  # it is the StringIO above
