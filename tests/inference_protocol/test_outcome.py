@@ -27,10 +27,3 @@ def test_every_error_has_an_outcome_of_its_own_kind(error_class: type[errors.Tid
 def test_a_cut_stream_and_a_full_queue_are_told_from_their_like() -> None:
     assert Outcome.of(errors.UpstreamCut("x")) is Outcome.UPSTREAM_CUT
     assert Outcome.of(errors.Overloaded("x")) is Outcome.OVERLOADED
-
-
-def test_an_error_class_of_tomorrow_has_the_outcome_of_its_parent() -> None:
-    class WindowUnknown(errors.ContextLengthExceeded):
-        code = "window_unknown"
-
-    assert Outcome.of(WindowUnknown("x")) is Outcome.INVALID_REQUEST
