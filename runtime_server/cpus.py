@@ -15,7 +15,7 @@ def usable_cpus(root: Path = Path("/")) -> int:
     Args:
         root: Where `/proc` and `/sys` stand.
     """
-    allowed = len(os.sched_getaffinity(0))
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quotas = [quota for folder in _cgroup_folders(root) if (quota := _quota(folder / "cpu.max")) is not None]
     return max(1, int(min([float(allowed), *quotas])))
 

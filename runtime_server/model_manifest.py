@@ -25,6 +25,10 @@ class ModelDamaged(Exception):
     """A file of the folder is not what the manifest says. The message names the file."""
 
 
+class ModelUnsupported(Exception):
+    """The folder is whole, but not one that this engine can run. The message says why."""
+
+
 class FileDigest(BaseModel):
     """One file's content."""
 

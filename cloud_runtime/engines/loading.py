@@ -15,6 +15,7 @@ from inference_protocol.sampling import Sampling
 from runtime_server import model_manifest
 from runtime_server.cpus import usable_cpus
 from runtime_server.engine import GenerationJob
+from runtime_server.model_manifest import ModelUnsupported
 from runtime_server.moments import Moments
 from runtime_server.speed_meter import SpeedMeter
 
@@ -51,10 +52,6 @@ class LoadedModel:
     model: CausalModel
     served: ServedModel
     speed: SpeedMeter
-
-
-class ModelUnsupported(Exception):
-    """The model folder is whole, but not one that this engine can run. The message says why."""
 
 
 def load(settings: EngineSettings, clock: Callable[[], float]) -> LoadedModel:

@@ -11,6 +11,7 @@ engine (status, streams) changes on the event loop only.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import queue
 import threading
@@ -22,10 +23,11 @@ from edge_runtime.generation.loading import EngineSettings, LoadedModel, load
 from edge_runtime.generation.occupancy import Occupancy
 from edge_runtime.generation.scheduler import News, Scheduler
 from edge_runtime.generation.sequence import Sequence
-from edge_runtime.generation.token_stream import TokenStream
 from inference_protocol.errors import Draining, Unavailable
 from inference_protocol.runtime_state import RuntimeState, RuntimeStatus
 from runtime_server.engine import FinishReason, GenerationJob, TokenEvent
+from runtime_server.moments import Moments
+from runtime_server.token_stream import TokenStream
 
 _LONGEST_STEP_S = 10.0
 
@@ -108,8 +110,10 @@ class SlotEngine:
         if self._status is not RuntimeStatus.READY:
             raise Unavailable(f"The model cannot answer: the runtime is {self._status}.")
         self._occupancy.admit(len(job.prompt))
-        sequence = Sequence(job, submitted_at=self._clock())
-        stream = self._streams[sequence] = TokenStream(sequence, self._cancel)
+        sequence = Sequence(job, Moments(self._clock()))
+        stream = self._streams[sequence] = TokenStream(
+            functools.partial(self._cancel, sequence), lambda: sequence.moments.timings
+        )
         self._commands.put(_Submit(sequence))
         return stream
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from edge_runtime.generation.errors import ModelUnsupported
+from runtime_server.model_manifest import ModelUnsupported
 
 FILE_NAME = "genai_config.json"
 

@@ -16,10 +16,11 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
-from edge_runtime.generation.errors import GraphRunFailed, ModelUnsupported
+from edge_runtime.generation.errors import GraphRunFailed
 from edge_runtime.generation.genai_config import DecoderConfig, ModelConfig
 from edge_runtime.generation.kv_cache import KeyValueCache
 from edge_runtime.generation.sampler import Logits
+from runtime_server.model_manifest import ModelUnsupported
 
 # ONNX Runtime's exceptions have no base class of their own.
 _LOAD_ERRORS = (

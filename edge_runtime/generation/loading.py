@@ -6,16 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_runtime.generation.cpus import usable_cpus
-from edge_runtime.generation.errors import GraphRunFailed, ModelUnsupported
+from edge_runtime.generation.errors import GraphRunFailed
 from edge_runtime.generation.genai_config import read_genai_config
 from edge_runtime.generation.graph import DecoderGraph
 from edge_runtime.generation.occupancy import Occupancy
 from edge_runtime.generation.scheduler import Scheduler
-from edge_runtime.generation.speed import SpeedMeter
 from edge_runtime.generation.warm_up import choose_chunk, warm_up
 from inference_protocol.runtime_state import ServedModel
 from runtime_server import model_manifest
+from runtime_server.cpus import usable_cpus
+from runtime_server.model_manifest import ModelUnsupported
+from runtime_server.speed_meter import SpeedMeter
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from edge_runtime.generation.errors import GraphRunFailed
 from edge_runtime.generation.graph import Graph
 from edge_runtime.generation.occupancy import Occupancy
 from edge_runtime.generation.sequence import Sequence
-from edge_runtime.generation.speed import SpeedMeter
 from runtime_server.engine import FinishReason, TokenEvent
+from runtime_server.speed_meter import SpeedMeter
 
 _log = logging.getLogger(__name__)
 _RUN_FAILED = TokenEvent(finish=FinishReason.ERROR, error="The model could not be run on this request.")
@@ -64,7 +64,7 @@ class Scheduler:
 
     def cancel(self, sequence: Sequence) -> News:
         """Drop a request wherever it stands; nothing happens if it has ended."""
-        if sequence.ended_at is not None:
+        if sequence.moments.ended is not None:
             return []
         return [self._end(sequence, TokenEvent(finish=FinishReason.CANCELLED))]
 
@@ -99,7 +99,7 @@ class Scheduler:
             self._speed.add_prefill(len(tokens), now - began)
         if sequence.unread:
             return []
-        sequence.prefilled_at = now
+        sequence.moments.prefilled = now
         event = sequence.take(logits, now + self._speed.decode_s(len(self._running) + 1))
         if event.finish is None:
             self._join(sequence)
@@ -134,7 +134,7 @@ class Scheduler:
             return None
         sequence = self._waiting.popleft()
         sequence.slot = len(self._running)
-        sequence.started_at = self._clock()
+        sequence.moments.started = self._clock()
         self._occupancy.start()
         self._reading = sequence
         return sequence
@@ -160,7 +160,7 @@ class Scheduler:
                 self._relocate(last, sequence.slot)
                 self._running[sequence.slot] = last
         self._occupancy.leave(running=sequence.slot is not None, unread=sequence.unread)
-        sequence.ended_at = self._clock()
+        sequence.moments.ended = self._clock()
         return sequence, event
 
     def _relocate(self, sequence: Sequence, slot: int) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from edge_runtime.generation.sampler import Logits, NonFiniteLogits, Sampler
-from runtime_server.engine import FinishReason, GenerationJob, GenerationTimings, TokenEvent
+from runtime_server.engine import FinishReason, GenerationJob, TokenEvent
+from runtime_server.moments import Moments
 
 
 @dataclass(eq=False, slots=True)
@@ -13,7 +14,7 @@ class Sequence:
     """The state of one request. Only the engine's thread changes it once it is submitted.
 
     Attributes:
-        submitted_at: This and the three moments below, in seconds of the engine's clock; `None` until they come.
+        moments: When it came, and how far.
         slot: The row of the cache it owns, or `None` while it waits.
         length: Tokens, of the prompt and then of the answer, whose keys and values stand in the slot.
         said: Tokens of the answer so far.
@@ -21,10 +22,7 @@ class Sequence:
     """
 
     job: GenerationJob
-    submitted_at: float
-    started_at: float | None = None
-    prefilled_at: float | None = None
-    ended_at: float | None = None
+    moments: Moments
     slot: int | None = None
     length: int = 0
     said: int = 0
@@ -61,16 +59,3 @@ class Sequence:
         if self.said >= self.job.max_tokens or self.is_late(next_token_at):
             return TokenEvent((token,), FinishReason.LENGTH)
         return TokenEvent((token,))
-
-    @property
-    def timings(self) -> GenerationTimings:
-        """The parts measured so far."""
-        return GenerationTimings(
-            queue_ms=_ms(self.submitted_at, self.started_at or self.ended_at),
-            prefill_ms=_ms(self.started_at, self.prefilled_at or self.ended_at),
-            decode_ms=_ms(self.prefilled_at, self.ended_at),
-        )
-
-
-def _ms(begin: float | None, end: float | None) -> float:
-    return 0.0 if begin is None or end is None else (end - begin) * 1000

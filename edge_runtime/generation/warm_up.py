@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Iterator
 
 from edge_runtime.generation.graph import Graph
-from edge_runtime.generation.speed import SpeedMeter
+from runtime_server.speed_meter import SpeedMeter
 
 LONGEST_STALL_S = 0.2
 LARGEST_CHUNK = 128

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from edge_runtime.generation.errors import GraphRunFailed, ModelUnsupported
+from edge_runtime.generation.errors import GraphRunFailed
 from edge_runtime.generation.genai_config import read_genai_config
 from edge_runtime.generation.graph import DecoderGraph
+from runtime_server.model_manifest import ModelUnsupported
 
 POISON = 63
 PROMPTS = [[5, 9, 33], [1, 2, 3, 4, 5, 6, 7, 8], [40], [11, 50, 2, 60, 7]]
