@@ -10,6 +10,7 @@ from rich.text import Text
 from gateway.cli import banner
 from gateway.cli.banner import Bearings, Readiness
 from gateway.cli.marked_lines import MarkedLines
+from gateway.supervise import OWN_NAME
 
 BEARINGS = Bearings(
     base_url="http://127.0.0.1:8080",
@@ -22,9 +23,9 @@ BEARINGS = Bearings(
 
 def printed(text: Text) -> str:
     """What a narrow terminal shows."""
-    console = Console(file=io.StringIO(), width=40)
-    console.print(text, soft_wrap=True)
-    return console.file.getvalue()  # type: ignore[attr-defined]  # it is the StringIO above
+    output = io.StringIO()
+    Console(file=output, width=40).print(text, soft_wrap=True)
+    return output.getvalue()
 
 
 def test_what_is_being_started_is_listed() -> None:
@@ -66,10 +67,10 @@ def test_the_python_example_can_be_pasted_into_an_interpreter() -> None:
 
 
 def test_lines_are_marked_with_their_program_and_stay_whole() -> None:
-    console = Console(file=io.StringIO(), width=40)
-    lines = MarkedLines(console, ["edge", "gateway"])
+    output = io.StringIO()
+    lines = MarkedLines(Console(file=output, width=40), ["edge"])
 
-    lines("edge", "x" * 80)
-    lines("gateway", "[not] markup")
+    lines.say("edge", "x" * 80)
+    lines.say(OWN_NAME, "[not] markup")
 
-    assert console.file.getvalue() == f"edge    │ {'x' * 80}\ngateway │ [not] markup\n"  # type: ignore[attr-defined]  # it is the StringIO above
+    assert output.getvalue() == f"edge     │ {'x' * 80}\ntidegate │ [not] markup\n"
