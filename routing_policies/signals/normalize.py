@@ -1,0 +1,102 @@
+"""Folding: what detectors read instead of the text, with every offset mapped back to it. The text itself never changes.
+
+Undone are the ways in which one value is written in many: full-width, mathematical and other scripts' digits and
+letters (the compatibility decompositions of Unicode Standard Annex 15), accents, invisible characters inside a value,
+letters of other scripts that look like Latin ones (the like of Unicode Technical Standard 39, for Cyrillic and Greek),
+typographic dashes and quotation marks, and the escapes of JSON inside a string. Only what comes to ASCII, or to
+nothing, is replaced.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+
+# A character that folds to nothing is deleted, one that is not listed stays.
+FoldingTable = Mapping[int, str]
+
+_LOOK_ALIKES = (
+    ("аеосрхуіјѕһԁԛԝкмт", "aeocpxyijshdqwkmt"),
+    ("АВЕКМНОРСТУХІЈЅԚԜҮ", "ABEKMHOPCTYXIJSQWY"),
+    ("ΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "ABEZHIKMNOPTYX"),
+    ("αικνορυ", "aiknopu"),
+    ("ıøđł", "iodl"),
+    ("‐‑‒–—―−﹘", "--------"),
+    ("‘’‚‛′“”„‟″«»", '\'\'\'\'\'"""""""'),
+    ("∕⁄。｡", "//.."),
+)
+_FILLERS = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0\u2800"
+_INVISIBLE = frozenset({"Cf", "Mn", "Me"})
+# Everything that folds lies below the second, or is an invisible tag or variation selector of the last.
+_FOLDED_RANGES = (range(0x80, 0x3400), range(0xA000, 0xAC00), range(0xF900, 0x20000), range(0xE0000, 0xE0200))
+_ESCAPE = re.compile(r"""\\+(?:u([0-9A-Fa-f]{4})|([nrtbf])|(?=["'/]))""")
+
+
+def folding_table() -> FoldingTable:
+    """Work out what every character folds to that does not stand for itself."""
+    table = {code: folded for span in _FOLDED_RANGES for code in span if (folded := _folded(chr(code))) is not None}
+    for alike, latin in _LOOK_ALIKES:
+        table.update(zip(map(ord, alike), latin, strict=True))
+    table.update(dict.fromkeys(map(ord, _FILLERS), ""))
+    return table
+
+
+def _folded(char: str) -> str | None:
+    category = unicodedata.category(char)
+    if category in _INVISIBLE:
+        return ""
+    if category == "Zs":
+        return " "
+    if category == "Nd":
+        return str(unicodedata.decimal(char))
+    decomposed = unicodedata.normalize("NFKD", char)
+    if decomposed == char:
+        return None
+    plain = "".join(c for c in decomposed if unicodedata.category(c) not in _INVISIBLE)
+    return plain if plain.isascii() else None
+
+
+def needs_folding(text: str) -> bool:
+    """Whether a text may differ from its folding."""
+    return not text.isascii() or "\\" in text
+
+
+def fold(text: str, table: FoldingTable) -> bytes:
+    """Return the folding of a text, in UTF-8."""
+    plain = _ESCAPE.sub(_unescaped, text) if "\\" in text else text
+    return plain.translate(table).encode("utf-8", "replace")
+
+
+def origins(text: str, table: FoldingTable) -> Sequence[int]:
+    """Map each byte of `fold(text, table)`, and its end, to the index of the character that it came from."""
+    found: list[int] = []
+    at = 0
+    for match in _ESCAPE.finditer(text):
+        _extend(found, text[at : match.start()], at, table)
+        found.extend([match.start()] * len(_folded_bytes(_unescaped(match), table)))
+        at = match.end()
+    _extend(found, text[at:], at, table)
+    found.append(len(text))
+    return found
+
+
+def _extend(found: list[int], text: str, start: int, table: FoldingTable) -> None:
+    if text.isascii():
+        found.extend(range(start, start + len(text)))
+        return
+    for index, char in enumerate(text, start):
+        if char < "\x80":
+            found.append(index)
+        else:
+            found.extend([index] * len(_folded_bytes(char, table)))
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    if match[1] is not None:
+        return chr(int(match[1], 16))
+    return " " if match[2] is not None else ""
+
+
+def _folded_bytes(plain: str, table: FoldingTable) -> bytes:
+    return plain.translate(table).encode("utf-8", "replace")

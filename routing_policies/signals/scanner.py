@@ -1,0 +1,168 @@
+"""The first-tier scanner: identifiers and secrets in every text of a request, in time linear in its length.
+
+All texts stand in one buffer, folded, separated by a byte that no pattern accepts. One pass of an RE2 set says which
+patterns occur at all, nearly always none; only those are run for their places, and each place is checked.
+
+It fails closed. A check that raises, or a set that could not be matched, is the cause `detector_error`, never "clean".
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import re2
+
+from inference_protocol.text_parts import TextPart, Uninspectable, UninspectableCause
+from routing_policies.signals.detector import Candidate, Detector
+from routing_policies.signals.identifiers import IDENTIFIERS
+from routing_policies.signals.label import Finding, ScanResult
+from routing_policies.signals.normalize import FoldingTable, fold, folding_table, needs_folding, origins
+from routing_policies.signals.secrets import SECRETS
+
+__all__ = ["ScanResult", "Scanner", "build_scanner"]
+
+_NAME = "tidegate-scanner"
+_SET_MEMORY_BYTES = 32 << 20  # the default does not compile a set of this size
+_PATTERN_MEMORY_BYTES = 2 << 20
+_SEPARATOR = b"\x00"
+# RE2 says "no match" also where it ran out of memory. This matches everything, so its absence gives that away.
+_SENTINEL = r"\z"
+_FREE_TEXT_FIELDS = frozenset({"content", "text", "prompt", "input", "arguments", "description"})
+_CAMEL_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_LONGEST_FIELD_NAME = 64
+
+
+class _Place(NamedTuple):
+    """Where a part stands in the buffer: its field's name, its text, its end. `is_folded`: offsets must be mapped."""
+
+    path: str
+    text: str
+    is_folded: bool
+    start: int
+    text_start: int
+    end: int
+
+
+class _Match(NamedTuple):
+    """An accepted candidate, in offsets of the buffer."""
+
+    tag: str
+    start: int
+    end: int
+    rank: int
+    kind: str
+    place: _Place
+
+
+class Scanner:
+    """Finds what its detectors know. Holds no state between scans and may be used from several threads."""
+
+    def __init__(self, detectors: Sequence[Detector], table: FoldingTable) -> None:
+        """Compile the detectors.
+
+        Args:
+            detectors: Where two of one tag find the same place, the earlier one names it.
+            table: What characters fold to.
+        """
+        self._detectors = tuple(detectors)
+        self._table = table
+        self._patterns = [re2.compile(d.pattern.encode(), _options(_PATTERN_MEMORY_BYTES)) for d in detectors]
+        self._set = re2.Set.SearchSet(_options(_SET_MEMORY_BYTES))
+        for detector in detectors:
+            self._set.Add(detector.pattern)
+        self._sentinel: int = self._set.Add(_SENTINEL)
+        self._set.Compile()
+
+    def scan(self, parts: Iterable[TextPart]) -> ScanResult:
+        """Scan the texts of a request; what is not text becomes a cause."""
+        causes: set[UninspectableCause] = set()
+        buffer, places = self._lay_out(parts, causes)
+        hits = set(self._set.Match(buffer) or ())
+        if self._sentinel not in hits:
+            return ScanResult(causes=frozenset(causes | {UninspectableCause.DETECTOR_ERROR}))
+        matches = [
+            match for rank in sorted(hits - {self._sentinel}) for match in self._matches(rank, buffer, places, causes)
+        ]
+        return ScanResult(tuple(self._findings(_without_overlaps(matches))), frozenset(causes))
+
+    def _lay_out(self, parts: Iterable[TextPart], causes: set[UninspectableCause]) -> tuple[bytes, list[_Place]]:
+        pieces: list[bytes] = []
+        places: list[_Place] = []
+        at = 0
+        for part in parts:
+            if isinstance(part.text, Uninspectable):
+                causes.add(part.text.cause)
+                continue
+            name = fold(_field_name(part.field), self._table)
+            is_folded = needs_folding(part.text)
+            text = fold(part.text, self._table) if is_folded else part.text.encode("ascii")
+            end = at + len(name) + len(text)
+            places.append(_Place(part.path, part.text, is_folded, at, at + len(name), end))
+            pieces.append(name + text)
+            at = end + len(_SEPARATOR)
+        return _SEPARATOR.join(pieces), places
+
+    def _matches(
+        self, rank: int, buffer: bytes, places: Sequence[_Place], causes: set[UninspectableCause]
+    ) -> Iterator[_Match]:
+        detector, pattern = self._detectors[rank], self._patterns[rank]
+        starts = [place.start for place in places]
+        at = 0
+        while (found := pattern.search(buffer, at)) is not None:
+            start, end = found.span(pattern.groups)
+            place = places[bisect_right(starts, start) - 1]
+            candidate = Candidate(buffer, start, end, place.start, place.text_start, place.end)
+            accepted = False
+            if start >= place.text_start:
+                try:
+                    accepted = detector.accept(candidate)
+                except Exception:  # a check is supervised: whatever it raises, its part is not clean
+                    causes.add(UninspectableCause.DETECTOR_ERROR)
+            if accepted:
+                yield _Match(detector.tag, start, end, rank, detector.kind, place)
+            at = found.start() + 1 if detector.overlapping and not accepted else found.end()
+
+    def _findings(self, matches: Iterable[_Match]) -> Iterator[Finding]:
+        maps: dict[int, Sequence[int]] = {}
+        for match in matches:
+            place = match.place
+            start, end = match.start - place.text_start, match.end - place.text_start
+            if place.is_folded:
+                if place.start not in maps:
+                    maps[place.start] = origins(place.text, self._table)
+                start, end = maps[place.start][start], maps[place.start][end]
+            yield Finding(match.kind, match.tag, place.path, start, end, _NAME)
+
+
+def build_scanner() -> Scanner:
+    """Compile the scanner with every detector. Takes tens of milliseconds: once a process."""
+    return Scanner((*SECRETS, *IDENTIFIERS), folding_table())
+
+
+def _options(memory_bytes: int) -> re2.Options:
+    options = re2.Options()
+    options.max_mem = memory_bytes
+    options.log_errors = False
+    return options
+
+
+def _field_name(field: str | None) -> str:
+    """Spell a field's name so that its value reads as in a sentence: `cardNumber` becomes `card Number: `."""
+    if field is None or field in _FREE_TEXT_FIELDS:
+        return ""
+    return _CAMEL_HUMP.sub(" ", field[-_LONGEST_FIELD_NAME:]).replace("_", " ") + ": "
+
+
+def _without_overlaps(matches: Iterable[_Match]) -> list[_Match]:
+    """Keep one of those that overlap within a tag, the one whose detector stands first; in order of place."""
+    kept: list[_Match] = []
+    for match in sorted(matches, key=lambda m: (m.tag, m.start, m.rank)):
+        if kept and kept[-1].tag == match.tag and match.start < kept[-1].end:
+            if match.rank < kept[-1].rank:
+                kept[-1] = match
+        else:
+            kept.append(match)
+    return sorted(kept, key=lambda m: m.start)

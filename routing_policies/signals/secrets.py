@@ -1,0 +1,135 @@
+"""Credentials: those whose form gives them away, and values assigned to a name that says what they are.
+
+Documentation is full of stand-ins (`sk-xxxx`, `password = os.environ["DB"]`): a value counts only where it could be
+real.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import re
+from collections import Counter
+
+from routing_policies.signals.detector import Candidate, Detector
+
+_STAND_IN = re.compile(
+    r"(?i)^[<$%{]|your|example|placeholder|change.?me|redacted|dummy|xxxx|\*\*\*|\.\.\.|"
+    r"[a-z_]\(|environ|getenv|\b(?:process|settings|config|self|secrets?)\."
+)
+_TERM = re.compile(
+    r"(?i)(?:base|sha|md|aes|utf|rs|hs|es|ed|rsa|argon|pbkdf|oauth|x|http|ipv|tls|v)[-_]?\d{1,5}\w{0,8}|"
+    r"string|text|boolean|integer|number|null|none|true|false|required|optional|undefined"
+)
+_DEFAULT_PASSWORDS = frozenset(
+    "password pass secret postgres root admin user guest test mysql redis example changeme pw".split()
+)
+_NAMES_OF_KEYS = (
+    r"(?:api|access|auth|secret|private|signing|encryption|account|master)[ _-]?(?:key|token|secret)|"
+    r"client[ _-]?secret|token|secret|credentials?"
+)
+_NAMES_OF_PASSWORDS = r"password|passwd|passphrase|passwort|contrasena|mot de passe|pwd|kennwort|senha"
+_ASSIGNED = r"""["'`]?[ \t]{0,4}(?::=|=>|->|[:=]|is)[ \t]{0,4}["'`]?"""
+
+
+def _could_be_real(value: str) -> bool:
+    return len(set(value.lower())) > 4 and _STAND_IN.search(value) is None
+
+
+def _is_token(candidate: Candidate) -> bool:
+    """Accept a token whose prefix says enough, unless its body is filler."""
+    body = re.split(r"[_-]", candidate.value)[-1]
+    return body.strip("xX0*.") != ""
+
+
+def _is_sk_key(candidate: Candidate) -> bool:
+    """Accept `sk-` with a body no class name or file name has."""
+    return (
+        _could_be_real(candidate.value) and any(map(str.isdecimal, candidate.value)) and _entropy(candidate.value) > 3.5
+    )
+
+
+def _is_jwt(candidate: Candidate) -> bool:
+    header = candidate.value.partition(".")[0]
+    try:
+        decoded = json.loads(base64.urlsafe_b64decode(header + "=" * (-len(header) % 4)))
+    except (binascii.Error, ValueError):
+        return False
+    return isinstance(decoded, dict) and "alg" in decoded
+
+
+def _is_assigned_key(candidate: Candidate) -> bool:
+    value = candidate.value
+    if not _could_be_real(value):
+        return False
+    mixed = any(map(str.isdecimal, value)) and any(map(str.isalpha, value))
+    return len(value) >= 16 and mixed and _entropy(value) >= 3.0
+
+
+def _is_assigned_password(candidate: Candidate) -> bool:
+    value = candidate.value.rstrip(",;.)}]")
+    if _STAND_IN.search(value) or _TERM.fullmatch(value) or value.lower() in _DEFAULT_PASSWORDS:
+        return False
+    if candidate.fills_field:
+        return len(value) >= 4
+    plain = value.isalpha() or re.fullmatch(r"[A-Za-z_.]+", value) is not None
+    return len(value) >= 6 and not plain and not value.isdecimal()
+
+
+def _is_url_password(candidate: Candidate) -> bool:
+    user = candidate.before.rpartition(b"//")[2].rstrip(b":").decode("utf-8", "replace")
+    value = candidate.value
+    return value != user and value.lower() not in _DEFAULT_PASSWORDS and _STAND_IN.search(value) is None
+
+
+def _entropy(value: str) -> float:
+    """Shannon entropy in bits per character."""
+    return -sum(n / len(value) * math.log2(n / len(value)) for n in Counter(value).values())
+
+
+SECRETS: tuple[Detector, ...] = (
+    Detector("private_key", "secret", r"-----BEGIN [A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?-----"),
+    Detector("aws_access_key_id", "secret", r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b"),
+    Detector(
+        "aws_secret_access_key",
+        "secret",
+        rf"(?i)\baws[ _-]?(?:secret|session)[ _-]?(?:access[ _-]?)?(?:key|token){_ASSIGNED}([A-Za-z0-9/+]{{40}})\b",
+        lambda candidate: _entropy(candidate.value) > 3.5,
+    ),
+    Detector(
+        "github_token", "secret", r"\b(?:gh[pousr]_[A-Za-z0-9]{16,255}|github_pat_[A-Za-z0-9_]{22,255})\b", _is_token
+    ),
+    Detector("gitlab_token", "secret", r"\bgl(?:pat|dt|rt|cbt|ptt|ft|soat)-[A-Za-z0-9_.-]{16,255}", _is_token),
+    Detector("slack_token", "secret", r"\bx(?:ox[abeoprs]|app)-[A-Za-z0-9-]{10,255}\b", _is_token),
+    Detector(
+        "slack_webhook",
+        "secret",
+        r"hooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9]{6,16}/[A-Za-z0-9]{6,16}/[A-Za-z0-9]{16,32}",
+    ),
+    Detector("stripe_key", "secret", r"\b(?:[sr]k_(?:live|test)|whsec)_[A-Za-z0-9]{16,255}\b", _is_token),
+    Detector("anthropic_key", "secret", r"\bsk-ant-[A-Za-z0-9_-]{16,255}", _is_token),
+    Detector("openai_key", "secret", r"\bsk-[A-Za-z0-9_-]{20,255}", _is_sk_key),
+    Detector("google_api_key", "secret", r"\bAIza[A-Za-z0-9_-]{35}"),
+    Detector("huggingface_token", "secret", r"\bhf_[A-Za-z]{30,40}\b", _is_token),
+    Detector("jwt", "secret", r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}", _is_jwt),
+    Detector(
+        "url_password",
+        "secret",
+        r"\b[A-Za-z][A-Za-z0-9+.-]{1,20}://[A-Za-z0-9._%+-]{0,64}:([!-.0-?A-~]{3,128})@[A-Za-z0-9]",
+        _is_url_password,
+    ),
+    Detector(
+        "password",
+        "secret",
+        rf"(?i)(?:\b|_)(?:{_NAMES_OF_PASSWORDS}){_ASSIGNED}([!#-&(-_a-~]{{4,128}})",
+        _is_assigned_password,
+    ),
+    Detector(
+        "api_key",
+        "secret",
+        rf"(?i)(?:\b|_)(?:{_NAMES_OF_KEYS}){_ASSIGNED}(?:bearer )?([A-Za-z0-9_./+=-]{{16,255}})",
+        _is_assigned_key,
+    ),
+)
