@@ -1,7 +1,9 @@
+import fcntl
 import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -95,12 +97,32 @@ def test_a_writer_whose_file_was_dropped_by_another_moves_to_the_new_one(tmp_pat
     path = tmp_path / "edge.jsonl"
     idle = RotatingFile(path, max_bytes=20, files=1)
     busy = RotatingFile(path, max_bytes=20, files=1)
-    busy.append(b"fills it entirely..\n")
+    busy.append(b"nearly fills it\n")
     busy.append(b"new\n")
-    idle.append(b"late\n")
+    idle.append(b"late\n")  # would have had room in the file that is gone
     idle.close()
     busy.close()
     assert _lines(tmp_path) == [b"new", b"late"]
+
+
+def test_a_file_that_another_is_rotating_is_left_to_it(tmp_path: Path) -> None:
+    path = tmp_path / "edge.jsonl"
+    file = RotatingFile(path, max_bytes=10, files=5)
+    file.append(b"first one\n")
+    other = os.open(path, os.O_RDONLY)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    writer = threading.Thread(target=file.append, args=(b"second\n",))
+    writer.start()
+    writer.join(0.3)
+    assert writer.is_alive()
+    path.rename(tmp_path / "edge.1.jsonl")
+    os.close(other)
+    writer.join(10)
+    file.close()
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == {
+        "edge.jsonl": b"second\n",
+        "edge.1.jsonl": b"first one\n",
+    }
 
 
 def test_a_write_that_does_not_fit_raises_and_the_next_line_stands_apart(tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import dataclasses
 import time
 from pathlib import Path
 
@@ -61,6 +62,30 @@ def test_a_stranger_finds_the_request_by_the_trace_id_it_sent(tmp_path: Path) ->
     assert found is not None
     assert found.request_id == "req-9"
     assert found.trace_id == format_trace_id(span.get_span_context().trace_id)
+
+
+def test_of_a_callers_trace_with_several_requests_only_the_wanted_one_is_shown(tmp_path: Path) -> None:
+    telemetry = set_up(TelemetrySettings("gateway", tmp_path / "traces", None))
+    caller = NonRecordingSpan(SpanContext(0xFACE, 0xB00C, is_remote=True, trace_flags=TraceFlags(1)))
+    for number in (1, 2):
+        server = child(telemetry.tracer, caller, f"POST {number}", SpanKind.SERVER)
+        server.set_attribute("tidegate.request_id", f"req-{number}")
+        child(telemetry.tracer, server, f"route {number}", SpanKind.INTERNAL).end()
+        server.end()
+    assert telemetry.shutdown(10)
+    one, all_of_them = find_request(tmp_path, "req-1"), find_request(tmp_path, format_trace_id(0xFACE))
+    assert one is not None
+    assert all_of_them is not None
+    assert sorted(span.name for span in one.spans) == ["POST 1", "route 1"]
+    assert len(all_of_them.spans) == 4
+
+
+def test_a_request_is_not_complete_without_the_span_that_all_others_stand_under(tmp_path: Path) -> None:
+    write_traced_request(tmp_path)
+    found = find_request(tmp_path, REQUEST_ID)
+    assert found is not None
+    without_root = tuple(span for span in found.spans if span.parent_id is not None)
+    assert not dataclasses.replace(found, spans=without_root).is_complete
 
 
 def test_an_unknown_id_and_an_empty_folder_find_nothing(tmp_path: Path) -> None:
