@@ -152,7 +152,7 @@ def _waterfall(rows: list[Row], console: Console) -> RenderableType:
     total_ms = max((row.start_ms + row.duration_ms for row in rows), default=0.0) or 1.0
     services = list(dict.fromkeys(row.service for row in rows))
     colours = {service: _COLOURS[i % len(_COLOURS)] for i, service in enumerate(services)}
-    short = {service: service.removesuffix("_runtime") for service in services}
+    short = {service: service.removeprefix("tidegate-").removesuffix("_runtime") for service in services}
     titles = ["  " * row.depth + row.name for row in rows]
     taken = _widest(short.values(), "program") + _widest(titles, "span") + 2 * _NUMBER_WIDTH + 4 * _GAP
     width = max(_LEAST_BAR, console.width - taken)
