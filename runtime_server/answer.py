@@ -50,18 +50,7 @@ class Answer:
             GenerationCancelled: It was cancelled.
             InternalError: The engine failed.
         """
-        if self.completion_tokens:
-            return self._take(await anext(self._events))
-        try:
-            async with asyncio.timeout_at(self._deadline):
-                event = await anext(self._events)
-        except TimeoutError:
-            raise _too_late() from None
-        if not event.tokens and event.finish is FinishReason.LENGTH and self._deadline_passed():
-            raise _too_late()  # the engine saw it first
-        return self._take(event)
-
-    def _take(self, event: TokenEvent) -> str:
+        event = await (anext(self._events) if self.completion_tokens else self._first_event())
         if event.finish is FinishReason.CANCELLED:
             raise GenerationCancelled
         if event.finish is FinishReason.ERROR:
@@ -70,10 +59,28 @@ class Answer:
         text = self._text.feed(event.tokens)
         if self._text.stopped:
             self.finish_reason = FinishReason.STOP.value
+            if event.finish is None:
+                await self._end_early()
         elif event.finish is not None:
             text += self._text.close()
             self.finish_reason = event.finish.value
         return text
+
+    async def _first_event(self) -> TokenEvent:
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                event = await anext(self._events)
+        except TimeoutError:
+            raise _too_late() from None
+        if not event.tokens and event.finish is FinishReason.LENGTH and self._deadline_passed():
+            raise _too_late()  # the engine saw it first
+        return event
+
+    async def _end_early(self) -> None:
+        """Stop at a stop string, and wait the one step until the slot is free and the timings are final."""
+        self._generation.cancel()
+        while (await anext(self._events)).finish is None:
+            pass
 
     def _deadline_passed(self) -> bool:
         return self._deadline is not None and asyncio.get_running_loop().time() >= self._deadline

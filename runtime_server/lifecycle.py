@@ -12,6 +12,7 @@ from inference_protocol.runtime_state import RuntimeState, RuntimeStatus
 from runtime_server.engine import Engine, Generation, GenerationJob
 
 _RETRY_AFTER_S = 1.0
+_LOOK_EVERY_S = 1.0
 
 _logger = logging.getLogger(__name__)
 
@@ -28,17 +29,17 @@ class Lifecycle:
         self._idle = asyncio.Event()
         self._idle.set()
         self.failed = asyncio.Event()
-        """Set once the engine turned out to be unable to start."""
+        """Set once the engine could not start, or died afterwards: it is of no more use."""
 
     @asynccontextmanager
     async def engine_running(self) -> AsyncIterator[None]:
         """Start the engine in the background; stop it at the end of the block."""
-        starting = asyncio.create_task(self._start())
+        supervisor = asyncio.create_task(self._supervise())
         try:
             yield
         finally:
-            starting.cancel()
-            await asyncio.wait([starting])
+            supervisor.cancel()
+            await asyncio.wait([supervisor])
             await self._engine.stop()
 
     def state(self) -> RuntimeState:
@@ -63,7 +64,7 @@ class Lifecycle:
             raise shutting_down()
         if state.status is not RuntimeStatus.READY:
             raise Unavailable(
-                "The model is still loading; try again." if self._failure is None else "The model could not be loaded.",
+                f"The model cannot answer: the runtime is {state.status.value}.",
                 retry_after_s=_RETRY_AFTER_S,
                 details={"reason": "rejected-not-ready"},
             )
@@ -112,15 +113,19 @@ class Lifecycle:
         for generation in self._running:
             generation.cancel()
 
-    async def _start(self) -> None:
+    async def _supervise(self) -> None:
         try:
             await self._engine.start()
         except Exception as exc:
             _logger.exception("The engine could not start")
             self._failure = f"{type(exc).__name__}: {exc}"
-            self.failed.set()
         else:
             _logger.info("Ready")
+            while (state := self._engine.state()).status is not RuntimeStatus.FAILED:  # noqa: ASYNC110 - nothing to wait on: an engine only tells its state
+                await asyncio.sleep(_LOOK_EVERY_S)
+            self._failure = state.detail or "The engine failed."
+            _logger.error("The engine failed: %s", self._failure)
+        self.failed.set()
 
 
 def shutting_down() -> Draining:

@@ -85,14 +85,14 @@ def argument_parser(program: str, description: str, *, default_port: int | None 
     load = parser.add_argument_group("load")
     load.add_argument(
         "--waiting-limit",
-        type=_at_least(0),
+        type=at_least(0),
         default=16,
         metavar="N",
         help="requests that may wait for a slot; one more is refused (default: %(default)s)",
     )
     load.add_argument(
         "--default-max-tokens",
-        type=_at_least(1),
+        type=at_least(1),
         default=512,
         metavar="N",
         help="length of an answer where the request names none (default: %(default)s)",
@@ -110,7 +110,9 @@ def argument_parser(program: str, description: str, *, default_port: int | None 
     return parser
 
 
-def _at_least(least: int) -> Callable[[str], int]:
+def at_least(least: int) -> Callable[[str], int]:
+    """Return a reader of integers that are not below `least`."""
+
     def integer(text: str) -> int:
         value = int(text)
         if value < least:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import socket
 from collections.abc import Callable, Iterator
 
 import uvicorn
@@ -84,19 +85,27 @@ def serve(app: ASGIApp, lifecycle: Lifecycle, listener: Listener, *, drain_timeo
         timeout_graceful_shutdown=_CLOSING_TIMEOUT_S,
     )
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(_serve(_Server(config), lifecycle, listener, drain_timeout_s))
+        runner.run(_serve(_Server(config, listener), lifecycle, drain_timeout_s))
     return 1 if lifecycle.failed.is_set() else 0
 
 
 class _Server(uvicorn.Server):
     """Leaves signals to us: uvicorn's handler closes the door at once, before `/readyz` could say that it will."""
 
+    def __init__(self, config: uvicorn.Config, listener: Listener) -> None:
+        super().__init__(config)
+        self.listener = listener
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        _logger.info("Serving %s", self.listener.address)
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
 
-async def _serve(server: _Server, lifecycle: Lifecycle, listener: Listener, drain_timeout_s: float) -> None:
+async def _serve(server: _Server, lifecycle: Lifecycle, drain_timeout_s: float) -> None:
     stopping = asyncio.Event()
 
     def on_signal() -> None:
@@ -107,9 +116,8 @@ async def _serve(server: _Server, lifecycle: Lifecycle, listener: Listener, drai
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
-    serving = asyncio.create_task(server.serve(sockets=[listener.socket]))
+    serving = asyncio.create_task(server.serve(sockets=[server.listener.socket]))
     ends = [asyncio.create_task(event.wait()) for event in (stopping, lifecycle.failed)]
-    _logger.info("Listening on %s", listener.address)
     await asyncio.wait([serving, *ends], return_when=asyncio.FIRST_COMPLETED)
     for end in ends:
         end.cancel()
