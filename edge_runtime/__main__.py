@@ -7,18 +7,16 @@ import sys
 from edge_runtime.generation.engine import SlotEngine
 from edge_runtime.generation.loading import EngineSettings
 from runtime_server import serving
-from runtime_server.options import RuntimeOptions, argument_parser
+from runtime_server.options import RuntimeOptions, argument_parser, at_least
 
 
 def main() -> int:
     """Run until a signal; return the process's exit status."""
     parser = argument_parser("python -m edge_runtime", __doc__ or "")
     edge = parser.add_argument_group("the engine")
-    edge.add_argument("--slots", type=int, default=4, metavar="N", help="requests that run at once")
-    edge.add_argument(
-        "--context", type=int, default=2048, metavar="N", help="most tokens of prompt and answer in a slot"
-    )
-    edge.add_argument("--threads", type=int, metavar="N", help="threads of one run; the CPUs it may use by default")
+    edge.add_argument("--slots", type=at_least(1), default=4, metavar="N", help="requests that run at once")
+    edge.add_argument("--context", type=at_least(16), default=2048, metavar="N", help="most tokens of one request")
+    edge.add_argument("--threads", type=at_least(1), metavar="N", help="threads of one run (default: its CPUs)")
     arguments = parser.parse_args()
     options = RuntimeOptions.from_arguments(arguments)
     settings = EngineSettings(

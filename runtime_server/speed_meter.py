@@ -35,7 +35,7 @@ class SpeedMeter:
 
     def add_prefill(self, tokens: int, seconds: float) -> None:
         """Count one prefill chunk. Call it for chunks near full size: short ones say little about long prompts."""
-        self._prefill_tokens_per_s = _smooth(self._prefill_tokens_per_s, tokens / seconds)
+        self._prefill_tokens_per_s = _smooth(self._prefill_tokens_per_s, tokens / max(seconds, 1e-9))
 
 
 def _smooth(average: float, newest: float) -> float:

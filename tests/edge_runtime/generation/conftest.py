@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,18 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from edge_runtime.generation.genai_config import read_genai_config
+from edge_runtime.generation.graph import DecoderGraph
+from edge_runtime.generation.occupancy import Occupancy
+from edge_runtime.generation.scheduler import News, Scheduler
+from edge_runtime.generation.sequence import Sequence
+from inference_protocol.sampling import Sampling
 from runtime_server import model_manifest
+from runtime_server.engine import FinishReason, GenerationJob
+from runtime_server.moments import Moments
+from runtime_server.speed_meter import SpeedMeter
 
-VOCABULARY, HIDDEN, HEADS, KV_HEADS, HEAD_SIZE, LAYERS, WINDOW = 64, 32, 4, 2, 16, 2, 96
+VOCABULARY, HIDDEN, HEADS, KV_HEADS, HEAD_SIZE, LAYERS, WINDOW = 64, 32, 4, 2, 16, 2, 4096
 POISON = VOCABULARY - 1  # its embedding is NaN
 
 
@@ -55,6 +65,98 @@ def complete(folder: Path) -> None:
         created_by={},
     )
     model_manifest.write_manifest(folder, manifest)
+
+
+GREEDY = Sampling(temperature=0.0)
+
+
+@pytest.fixture
+def job() -> Callable[..., GenerationJob]:
+    """Return a maker of jobs, greedy and without stop tokens unless told otherwise."""
+
+    def make(prompt: list[int] | range, max_tokens: int = 8, **changes: object) -> GenerationJob:
+        defaults = {"request_id": "r", "sampling": GREEDY, "stop_tokens": frozenset()}
+        return GenerationJob(prompt=tuple(prompt), max_tokens=max_tokens, **(defaults | changes))
+
+    return make
+
+
+@dataclass
+class Bench:
+    """A scheduler on a real graph, driven by hand; a run takes 1 ms of its clock. Keeps what ran and what came out."""
+
+    graph: DecoderGraph
+    chunk: int = 8
+    now: float = 100.0
+    runs: list[tuple[object, ...]] = field(default_factory=list)
+    said: dict[Sequence, list[int]] = field(default_factory=dict)
+    ends: dict[Sequence, FinishReason] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.slots = self.graph.slots
+        self.occupancy = Occupancy(self.slots, waiting_limit=1000)
+        self.speed = SpeedMeter(prefill_tokens_per_s=100.0, ms_per_token={1: 1.0})
+        self.scheduler = Scheduler(
+            self, chunk=self.chunk, occupancy=self.occupancy, speed=self.speed, clock=lambda: self.now
+        )
+
+    def add(self, job: GenerationJob) -> Sequence:
+        self.occupancy.admit(len(job.prompt))
+        sequence = Sequence(job, Moments(self.now))
+        self.scheduler.add(sequence)
+        self.said[sequence] = []
+        return sequence
+
+    def hear(self, news: News) -> None:
+        for sequence, event in news:
+            assert sequence not in self.ends, "nothing comes after the end"
+            self.said[sequence] += event.tokens
+            if event.finish is not None:
+                self.ends[sequence] = event.finish
+
+    def step(self) -> None:
+        self.hear(self.scheduler.expire())
+        self.hear(self.scheduler.prefill())
+        self.hear(self.scheduler.decode())
+
+    def finish(self) -> None:
+        while not self.scheduler.is_idle:
+            self.step()
+
+    def alone(self, job: GenerationJob) -> list[int]:
+        """Return what the job says when nothing else runs."""
+        bench = Bench(self.graph, self.chunk)
+        sequence = bench.add(job)
+        bench.finish()
+        return bench.said[sequence]
+
+    # The graph that the scheduler sees.
+
+    def prefill(self, slot, tokens, length):
+        self.runs.append(("prefill", slot, len(tokens)))
+        self.now += 0.001
+        return self.graph.prefill(slot, tokens, length)
+
+    def decode(self, tokens, lengths):
+        self.runs.append(("decode", len(tokens)))
+        self.now += 0.001
+        return self.graph.decode(tokens, lengths)
+
+    def move(self, source, target, length):
+        self.runs.append(("move", source, target))
+        self.graph.move(source, target, length)
+
+
+@pytest.fixture
+def bench(tiny_model: Callable[..., Path]) -> Callable[..., Bench]:
+    """Return a maker of benches; what is not about the bench describes the graph."""
+
+    def make(slots: int = 3, chunk: int = 8, **shape: object) -> Bench:
+        folder = tiny_model(**shape)
+        graph = DecoderGraph(folder, read_genai_config(folder), slots=slots, window=256, threads=1)
+        return Bench(graph, chunk)
+
+    return make
 
 
 def _config(positions: bool) -> dict[str, object]:
