@@ -17,6 +17,7 @@ class ScriptedGeneration:
     def __init__(self, job: GenerationJob, encode: Callable[[str], list[int]]) -> None:
         self.job = job
         self.timings = GenerationTimings()
+        self.timings_at_end = GenerationTimings()  # what is measured is final with the last event, not before
         self.cancelled = asyncio.Event()
         self.encode = encode
         self._events: asyncio.Queue[TokenEvent] = asyncio.Queue()
@@ -24,6 +25,8 @@ class ScriptedGeneration:
     async def __aiter__(self) -> AsyncIterator[TokenEvent]:
         while True:
             event = await self._events.get()
+            if event.finish is not None:
+                self.timings = self.timings_at_end
             yield event
             if event.finish is not None:
                 return

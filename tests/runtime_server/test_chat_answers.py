@@ -25,7 +25,7 @@ def text_of(chunks: list[Any]) -> str:
 
 
 def with_timings(generation: ScriptedGeneration) -> None:
-    generation.timings = GenerationTimings(queue_ms=1.5, prefill_ms=20.25, decode_ms=100.0, cached_tokens=3)
+    generation.timings_at_end = GenerationTimings(queue_ms=1.5, prefill_ms=20.25, decode_ms=100.0, cached_tokens=3)
     generation.say("hello")
     generation.end()
 
@@ -131,6 +131,17 @@ async def test_a_stop_string_ends_the_answer_and_the_generation(start_runtime: R
     else:
         assert response.json()["choices"][0]["message"]["content"] == "hello "
         assert response.json()["choices"][0]["finish_reason"] == "stop"
+
+
+async def test_the_timings_of_an_answer_that_a_stop_string_ended_are_final(start_runtime: RuntimeFactory) -> None:
+    def script(generation: ScriptedGeneration) -> None:
+        generation.timings_at_end = GenerationTimings(decode_ms=100.0)
+        generation.say("hello STOP world")
+
+    async with start_runtime() as runtime:
+        runtime.engine.on_submit = script
+        response = await runtime.ask(stop="STOP")
+    assert response.json()["timings"]["decode_ms"] == 100.0
 
 
 async def test_a_stop_string_that_only_began_is_part_of_the_answer(start_runtime: RuntimeFactory) -> None:

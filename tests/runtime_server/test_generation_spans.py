@@ -15,7 +15,7 @@ def spans_of(runtime: RunningRuntime) -> dict[str, ReadableSpan]:
 
 
 def speak(generation: ScriptedGeneration) -> None:
-    generation.timings = GenerationTimings(queue_ms=5, prefill_ms=20, decode_ms=100, cached_tokens=2)
+    generation.timings_at_end = GenerationTimings(queue_ms=5, prefill_ms=20, decode_ms=100, cached_tokens=2)
     generation.say("hello 4111 1111 1111 1111")
     generation.end(FinishReason.LENGTH)
 

@@ -2,14 +2,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
+from runtime_server.chat_endpoint import ChatLimits
 from runtime_server.engine import FinishReason
+from runtime_server.prompt import PromptEncoder
 from tests.runtime_server.conftest import RunningRuntime, RuntimeFactory
-from tests.runtime_server.scripted_engine import MODEL, says
+from tests.runtime_server.scripted_engine import MODEL, ScriptedGeneration, says
+from tests.runtime_server.waiting import until
 
 
 @asynccontextmanager
@@ -116,3 +121,40 @@ async def test_with_truncate_the_engine_is_told_the_deadline(start_runtime: Runt
     assert deadline is not None
     assert before + 5 <= deadline <= asyncio.get_running_loop().time() + 5
     assert response.json()["choices"][0]["finish_reason"] == "length"
+
+
+async def test_with_truncate_an_engine_that_stops_in_time_with_nothing_is_a_504(start_runtime: RuntimeFactory) -> None:
+    def stop_at_the_deadline(generation: ScriptedGeneration) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_at(generation.job.deadline or 0, generation.end, FinishReason.LENGTH)
+
+    async with start_runtime() as runtime:
+        runtime.engine.on_submit = stop_at_the_deadline
+        headers = {"x-latency-budget-ms": "50", "x-tidegate-late": "truncate"}
+        assert (await runtime.ask(headers=headers)).status_code == 504
+
+
+async def test_a_client_that_hangs_up_while_its_prompt_is_encoded_is_never_submitted(
+    start_runtime: RuntimeFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoding, go_on = threading.Event(), threading.Event()
+    real = PromptEncoder.encode
+
+    def slow(self: PromptEncoder, messages: Any) -> tuple[int, ...]:
+        encoding.set()
+        assert go_on.wait(5)
+        return real(self, messages)
+
+    monkeypatch.setattr(PromptEncoder, "encode", slow)
+    async with start_runtime(limits=ChatLimits(inline_body_bytes=0)) as runtime:
+        async with connection(runtime, stream=True):
+            assert await asyncio.to_thread(encoding.wait, 5)
+            assert (await runtime.client.get("/livez")).status_code == 200  # encoding does not hold up the loop
+        await runtime.client.get("/livez")
+        go_on.set()
+        await until(lambda: has_ended(runtime))
+        assert runtime.engine.generations == []
+
+
+async def has_ended(runtime: RunningRuntime) -> bool:
+    return len(runtime.spans.get_finished_spans()) > 0
