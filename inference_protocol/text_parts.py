@@ -81,61 +81,66 @@ _CONTENT_ELSEWHERE: Mapping[str, UninspectableCause] = {
 }
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z_-]{0,39}[0-9]{0,3}")
 _DATA_URL = re.compile(r"data:([a-z]+)/[^,\s]{0,200},", re.IGNORECASE)
-_BLOB_HEAD = re.compile(r"[A-Za-z0-9+/_-]{256}")
+_SHORTEST_BLOB = 256
+_BLOB_HEAD = re.compile(rf"[A-Za-z0-9+/_-]{{{_SHORTEST_BLOB}}}")
 _NUMBER_WORTH_READING = 1_000_000  # shorter ones can be no card, phone or national id
 
 
 def text_parts(tree: Mapping[str, Any]) -> Iterator[TextPart]:
     """Yield every string of a parsed request body, depth first in document order."""
-    yield from _object(tree, "", None)
+    found: list[TextPart] = []
+    _read_object(tree, "", None, found)
+    return iter(found)
 
 
-def _walk(node: Any, path: str, role: str | None, field: str | None) -> Iterator[TextPart]:
+def _read(node: Any, path: str, role: str | None, field: str | None, found: list[TextPart]) -> None:
     if isinstance(node, str):
-        yield from _string(node, path, role, field)
+        _read_string(node, path, role, field, found)
     elif isinstance(node, dict):
-        yield from _object(node, path, role)
+        _read_object(node, path, role, found)
     elif isinstance(node, list):
         for index, item in enumerate(node):
-            yield from _walk(item, f"{path}[{index}]", role, field)
+            _read(item, f"{path}[{index}]", role, field, found)
     elif isinstance(node, (int, float)) and not isinstance(node, bool) and abs(node) >= _NUMBER_WORTH_READING:
-        yield TextPart(path, role, str(node), field)
+        found.append(TextPart(path, role, str(node), field))
 
 
-def _object(node: Mapping[str, Any], path: str, role: str | None) -> Iterator[TextPart]:
-    found = node.get("role")
-    inner = found if isinstance(found, str) else role
+def _read_object(node: Mapping[str, Any], path: str, role: str | None, found: list[TextPart]) -> None:
+    own_role = node.get("role")
+    role = own_role if isinstance(own_role, str) else role
     for index, (key, value) in enumerate(node.items()):
         known = key in _KNOWN_KEYS
         if not known:
-            yield from _string(key, f"{path}#keys", inner, None)
+            _read_string(key, f"{path}#keys", role, None, found)
         shown = key if known or _PLAIN_NAME.fullmatch(key) else f"*{index}"
         below = f"{path}.{shown}" if path else shown
-        if isinstance(value, str) and value in _ENUM_VALUES.get(key, ()):
-            continue
-        cause = _CONTENT_ELSEWHERE.get(key)
-        if cause is not None and isinstance(value, (str, dict)):
-            yield TextPart(below, inner, Uninspectable(cause), key)
-            beside = (
-                {name: held for name, held in value.items() if name != "data"} if isinstance(value, dict) else value
-            )
-            yield from (part for part in _walk(beside, below, inner, key) if isinstance(part.text, str))
-        else:
-            yield from _walk(value, below, inner, key)
+        if key in _CONTENT_ELSEWHERE and isinstance(value, (str, dict)):
+            found.append(TextPart(below, role, Uninspectable(_CONTENT_ELSEWHERE[key]), key))
+            _read_beside(value, below, role, key, found)
+        elif not (isinstance(value, str) and value in _ENUM_VALUES.get(key, ())):
+            _read(value, below, role, key, found)
 
 
-def _string(text: str, path: str, role: str | None, field: str | None) -> Iterator[TextPart]:
+def _read_beside(value: Any, path: str, role: str | None, field: str, found: list[TextPart]) -> None:
+    """Read the strings that stand beside content which is no text; its own cause is known already."""
+    held = {key: inner for key, inner in value.items() if key != "data"} if isinstance(value, dict) else value
+    beside: list[TextPart] = []
+    _read(held, path, role, field, beside)
+    found.extend(part for part in beside if isinstance(part.text, str))
+
+
+def _read_string(text: str, path: str, role: str | None, field: str | None, found: list[TextPart]) -> None:
     if not text.isascii() and _has_lone_surrogate(text):
-        yield TextPart(path, role, Uninspectable(UninspectableCause.UNDECODABLE), field)
+        found.append(TextPart(path, role, Uninspectable(UninspectableCause.UNDECODABLE), field))
         return
     data_url = _DATA_URL.match(text)
     if data_url is not None:
-        yield TextPart(path, role, Uninspectable(_media_cause(data_url.group(1).lower())), field)
+        found.append(TextPart(path, role, Uninspectable(_media_cause(data_url[1].lower())), field))
         if " " not in text:
             return
-    elif _BLOB_HEAD.match(text) and " " not in text:
-        yield TextPart(path, role, Uninspectable(UninspectableCause.BLOB), field)
-    yield TextPart(path, role, text, field)
+    elif len(text) >= _SHORTEST_BLOB and _BLOB_HEAD.match(text) and " " not in text:
+        found.append(TextPart(path, role, Uninspectable(UninspectableCause.BLOB), field))
+    found.append(TextPart(path, role, text, field))
 
 
 def _media_cause(kind: str) -> UninspectableCause:

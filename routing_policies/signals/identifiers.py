@@ -6,13 +6,13 @@ must say what it is. Addresses and numbers that exist to be shown in documents a
 
 from __future__ import annotations
 
-import ipaddress
 import re
 
 from stdnum.iso7064 import mod_97_10
 from stdnum.us import ssn
 
 from routing_policies.signals.detector import Candidate, Detector
+from routing_policies.signals.network_addresses import is_somebodys_ipv4, is_somebodys_ipv6
 
 # Between a word that names a value and the value: `DOB: `, `phone_number = "`, `"ssn": "`, `number is `.
 _GAP = r"[ \t\r\n]{0,4}"
@@ -33,7 +33,6 @@ _CARD_WORDS = re.compile(
     rb"(?i)(?:\b|_|credit|debit|bank|master)cards?(?:\b|_)|credit|debit|visa|amex|maestro|\bcc\b|\bpan\b|carte|karte|tarjeta"
 )
 _SSN_WORDS = re.compile(rb"(?i)\bssn\b|social.{0,2}security|soc\.? sec")
-_VERSION_WORDS = re.compile(rb"(?i)\b(?:v|ver|version|release|build|firmware|oid|section|chapter)[ .:=-]{0,3}\Z")
 _URL_AUTHORITY = re.compile(rb"://[0-9A-Za-z._~%!$&'()*+,;=:-]*\Z")
 _BARE_AFTER_WORD = re.compile(rb"[A-Za-z][ \t]{1,4}\Z")
 _DIGIT_SUM_OF_DOUBLE = bytes.maketrans(b"0123456789", b"0246813579")
@@ -79,21 +78,16 @@ _PHONE_WORDS = (
 _RECORD_WORDS = r"\b(?:mrn|medical[ _-]?record|patient[ _-]?id|chart[ _-]?(?:number|no))"
 _PATIENT = r"\b(?:[Pp]atient|[Pp]t\.?):? (?:[A-Z]\. ?[A-Z]\.?|[A-Z][a-z]{1,20} [A-Z][a-z]{1,20})\b"
 _MEASURE = (
-    r"\b(?:HbA1c|A1c|eGFR|LDL|HDL|TSH|PSA|INR|BMI|BP|CRP|WBC|RBC|creatinine|h(?:a)?emoglobin|glucose|troponin|"
+    r"\b(?:HbA1c|A1c|eGFR|LDL|HDL|TSH|PSA|INR|BMI|BP|CRP|WBC|RBC|creatinine|ha?emoglobin|glucose|troponin|"
     r"blood pressure|heart rate|cholesterol|viral load)"
 )
-# Suffixes that follow an `@` in file names, package coordinates and code, and are no top-level domains.
+# Suffixes that follow an `@` in file names, package coordinates and code, and are no country's domain.
 _NO_DOMAINS = frozenset(
-    "png jpg jpeg gif svg webp js jsx tsx mjs css html json xml yaml yml toml txt md csv tgz tar gz zip whl jar py rb "
-    "php java kt go rs cpp hpp service socket timer target mount slice device local internal localhost invalid "
+    "png jpg jpeg gif svg webp js jsx tsx mjs css html json xml yaml yml toml txt csv tgz tar gz zip whl jar rb "
+    "php java kt go cpp hpp service socket timer target mount slice device local internal localhost invalid "
     "shape dtype mean sum view transpose reshape flatten".split()
 )
 _NOBODY = frozenset("git hg svn noreply no-reply donotreply do-not-reply".split())
-_PRIVATE_NETWORKS = ("10.", "127.", "192.168.")  # the commonest ones by far, so they are told from the text
-_PUBLIC_RESOLVERS = frozenset(
-    "8.8.8.8 8.8.4.4 1.1.1.1 1.0.0.1 9.9.9.9 149.112.112.112 208.67.222.222 208.67.220.220 "
-    "2001:4860:4860::8888 2001:4860:4860::8844 2606:4700:4700::1111 2606:4700:4700::1001 2620:fe::fe".split()
-)
 
 
 def _is_card(candidate: Candidate) -> bool:
@@ -132,38 +126,6 @@ def _is_email(candidate: Candidate) -> bool:
     return after[:1] not in (b"(", b"[") and after[:2] not in (b":/", b":~")
 
 
-def _is_ipv4(candidate: Candidate) -> bool:
-    value = candidate.value
-    if value.startswith(_PRIVATE_NETWORKS):
-        return False
-    numbers = [int(number) for number in value.split(".")]
-    if max(numbers) > 255 or max(numbers) < 20 or numbers[3] == 0:
-        return False  # no address, one that reads as a version or a section, a network
-    if candidate.is_inside_longer_token() or candidate.follows(_VERSION_WORDS):
-        return False
-    if re.match(rb"/[0-9]", candidate.after) or re.search(rb"[0-9A-Za-z]/\Z", candidate.before):
-        return False  # a network, or a product's version
-    return _is_somebodys(".".join(map(str, numbers)))
-
-
-def _is_ipv6(candidate: Candidate) -> bool:
-    value = candidate.value
-    groups = value.split(":")
-    if candidate.is_inside_longer_token(b":.-") or candidate.after[:1] == b"/":
-        return False
-    if "::" in value and re.match(r"[23][0-9A-Fa-f]{3}:", value) is None:
-        return False  # outside global unicast; also what C++ and Rust write between names
-    return max(map(len, groups)) > 2 and _is_somebodys(value)
-
-
-def _is_somebodys(address: str) -> bool:
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    return parsed.is_global and not parsed.is_multicast and str(parsed) not in _PUBLIC_RESOLVERS
-
-
 def _is_international_phone(candidate: Candidate) -> bool:
     digits = candidate.digits
     if re.search(rb"[0-9A-Za-z)+]\Z", candidate.before) or candidate.is_inside_longer_token():
@@ -173,7 +135,7 @@ def _is_international_phone(candidate: Candidate) -> bool:
     return 8 <= len(digits) <= 15
 
 
-def _is_american_phone(candidate: Candidate) -> bool:
+def _stands_alone(candidate: Candidate) -> bool:
     return not candidate.is_inside_longer_token()
 
 
@@ -218,13 +180,13 @@ IDENTIFIERS: tuple[Detector, ...] = (
     Detector(
         "email", "pii", r"[A-Za-z0-9_][A-Za-z0-9._%+-]*(?:@|%40)[A-Za-z0-9-][A-Za-z0-9.-]*\.[A-Za-z]{2,24}\b", _is_email
     ),
-    Detector("ip_address", "pii", r"\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b", _is_ipv4),
+    Detector("ip_address", "pii", r"\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b", is_somebodys_ipv4),
     Detector(
         "ip_address",
         "pii",
         r"\b(?:[0-9A-Fa-f]{1,4}(?::[0-9A-Fa-f]{1,4}){7}|[0-9A-Fa-f]{1,4}(?::[0-9A-Fa-f]{1,4}){0,6}::"
         r"(?:[0-9A-Fa-f]{1,4}(?::[0-9A-Fa-f]{1,4}){0,6})?)\b",
-        _is_ipv6,
+        is_somebodys_ipv6,
     ),
     Detector(
         "phone",
@@ -233,7 +195,7 @@ IDENTIFIERS: tuple[Detector, ...] = (
         _is_international_phone,
     ),
     Detector("phone", "pii", rf"(?i){_PHONE_WORDS}{LINK}(\(?\d[\d ()./-]{{5,20}}\d)(?:x\d{{1,6}})?\b", _is_named_phone),
-    Detector("phone", "pii", r"(?:\([2-9]\d\d\) ?|\b[2-9]\d\d-)\d\d\d-\d\d\d\d(?:x\d{1,6})?\b", _is_american_phone),
+    Detector("phone", "pii", r"(?:\([2-9]\d\d\) ?|\b[2-9]\d\d-)\d\d\d-\d\d\d\d(?:x\d{1,6})?\b", _stands_alone),
     Detector("date_of_birth", "pii", rf"(?i){_BIRTH}{LINK}({_DATE})", _is_birth_date),
     Detector(
         "medical_record_number",
