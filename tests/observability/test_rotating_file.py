@@ -95,14 +95,14 @@ for number in range(2000):
 
 def test_a_writer_whose_file_was_dropped_by_another_moves_to_the_new_one(tmp_path: Path) -> None:
     path = tmp_path / "edge.jsonl"
-    idle = RotatingFile(path, max_bytes=20, files=1)
-    busy = RotatingFile(path, max_bytes=20, files=1)
-    busy.append(b"nearly fills it\n")
-    busy.append(b"new\n")
+    idle = RotatingFile(path, max_bytes=16, files=1)
+    busy = RotatingFile(path, max_bytes=16, files=1)
+    busy.append(b"fills most\n")
+    busy.append(b"newest\n")
     idle.append(b"late\n")  # would have had room in the file that is gone
     idle.close()
     busy.close()
-    assert _lines(tmp_path) == [b"new", b"late"]
+    assert _lines(tmp_path) == [b"newest", b"late"]
 
 
 def test_a_file_that_another_is_rotating_is_left_to_it(tmp_path: Path) -> None:
