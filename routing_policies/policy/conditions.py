@@ -103,6 +103,7 @@ class Evaluation:
         self._context = cel.Context({**values, **vocabulary.constants})
         self._vocabulary = vocabulary
         self._tokens = tokens
+        self._target: str | None = None
 
     @classmethod
     def of_request(cls, vocabulary: Vocabulary, view: RequestView, now: float) -> Evaluation:
@@ -117,6 +118,9 @@ class Evaluation:
 
     def turn_to(self, target: str) -> None:
         """Let `target` mean this one from here on."""
+        if target == self._target:
+            return
+        self._target = target
         fields = self._vocabulary.targets[target]
         if fields:
             self._context.add_variable("target", fields)

@@ -184,7 +184,7 @@ class _Parser:
     def _call_of(self, name: Expression) -> Call:
         """Split `label.tags.exists` into the receiver and its method."""
         if not isinstance(name, Name) or "." not in name.name:
-            self._fail("there are no functions, only methods, such as `label.tags.size()`")
+            raise SyntaxFault(name.at, "there are no functions, only methods, such as `label.tags.size()`")
         receiver, _, method = name.name.rpartition(".")
         return Call(name.at + len(receiver) + 1, Name(name.at, receiver), method, self._arguments())
 

@@ -90,7 +90,8 @@ def read(text: str, name: str) -> Source:
         root = reader.compose(text)
     except yaml.MarkedYAMLError as exc:
         place = _place(exc.problem_mark or exc.context_mark)
-        raise PolicyError(name, place.line, place.column, f"not YAML: {exc.problem or exc.context}") from None
+        problem = ", ".join(part for part in (exc.context, exc.problem) if part)
+        raise PolicyError(name, place.line, place.column, f"not YAML: {problem}") from None
     except yaml.YAMLError as exc:
         raise PolicyError(name, 1, 1, f"not YAML: {exc}") from None
     if not isinstance(root, yaml.MappingNode):
