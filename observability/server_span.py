@@ -115,8 +115,7 @@ def _finish(span: Span, scope: Scope, status: int | None, failure: type[BaseExce
         return
     method = scope["method"] if scope["method"] in _METHODS else "HTTP"
     attributes: dict[str, str | int] = {}
-    # The router left the matched route in the scope; its template, unlike the path, has few values.
-    route = getattr(scope.get("route"), "path", None)
+    route = _route(scope)
     if route is not None:
         attributes[names.HTTP_ROUTE] = route
     if status is not None:
@@ -129,6 +128,15 @@ def _finish(span: Span, scope: Scope, status: int | None, failure: type[BaseExce
     span.set_attributes(attributes)
     span.update_name(method if route is None else f"{method} {route}")
     span.end()
+
+
+def _route(scope: Scope) -> str | None:
+    """Return the template of the route that matched, which unlike the path has few values."""
+    template: str | None = getattr(scope.get("route"), "path", None)
+    if template is None and "endpoint" in scope and not scope.get("path_params"):
+        # FastAPI names the route of its own endpoints alone. One without parameters is its own template.
+        template = scope["path"]
+    return template
 
 
 def _error_type(status: int | None, failure: type[BaseException] | None) -> str | None:

@@ -12,6 +12,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import INVALID_SPAN, SpanKind, StatusCode, Tracer, get_current_span
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from observability import ServerSpanMiddleware, child, server_span, traceparent
@@ -85,6 +86,19 @@ async def test_a_request_is_one_server_span_named_by_method_and_route(exporter: 
         "url.path": "/v2/models/smollm2",
         "url.scheme": "http",
     }
+
+
+async def test_a_plain_asgi_route_within_fastapi_names_its_span_too(exporter: InMemorySpanExporter) -> None:
+    class Endpoint:
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            await _answering()(scope, receive, send)
+
+    app = FastAPI()
+    app.router.routes.append(Route("/v1/chat/completions", Endpoint(), methods=["POST"]))
+    span = await _ask(app, exporter, path="/v1/chat/completions", method="POST")
+    assert span is not None
+    assert span.name == "POST /v1/chat/completions"
+    assert (span.attributes or {})["http.route"] == "/v1/chat/completions"
 
 
 async def test_an_unknown_path_and_an_unknown_method_make_no_new_names(exporter: InMemorySpanExporter) -> None:
