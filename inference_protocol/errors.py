@@ -269,10 +269,30 @@ class UpstreamProtocol(UpstreamError):
     code = "upstream_protocol"
 
 
+# A target that answers with one of these judged itself, us or the moment, not the caller's request.
+_NOT_THE_CALLERS_FAULT = frozenset({401, 402, 403, 408, 409, 425, 429})
+
+
 class UpstreamRefused(UpstreamError):
     """The target answered with an error of its own. `details.upstream_status` holds its HTTP status."""
 
     code = "upstream_refused"
+
+    @classmethod
+    def answering(cls, message: str, status: int | None) -> UpstreamRefused:
+        """Build the error for a target's status; what the target blames on the request keeps its 4xx.
+
+        Args:
+            message: In the target's words.
+            status: The target's HTTP status, or `None` where the error came inside a stream.
+        """
+        error = cls(message, details=None if status is None else {"upstream_status": status})
+        if status is not None and 400 <= status < 500 and status not in _NOT_THE_CALLERS_FAULT:
+            error.http_status = status  # type: ignore[misc]  # this one instance answers with another status
+            error.blames_request = True
+        return error
+
+    blames_request = False
 
 
 class InternalError(TidegateError):

@@ -19,8 +19,13 @@ TARGET = "x-tidegate-target"
 REASON = "x-tidegate-reason"
 DECISION = "x-tidegate-decision"
 POLICY = "x-tidegate-policy"
+LABEL = "x-tidegate-label"
+SCORES = "x-tidegate-scores"
 SERVER_TIMING = "server-timing"
 RETRY_AFTER = "retry-after"
+
+# What the gateway tells our runtimes: `truncate` makes them stop in time for the budget that is left.
+LATE = "x-tidegate-late"
 
 # Everything under this prefix is ours to say; a caller's own is stripped before anything reads it.
 OWN_PREFIX = "x-tidegate-"

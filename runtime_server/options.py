@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime_server.listener import ListenRefused
+from serving.listener import ListenRefused
 
 _MIN_TOKEN_CHARS = 16
 

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
-import signal
-import socket
-from collections.abc import Callable, Iterator
-
-import uvicorn
-from starlette.types import ASGIApp
+from collections.abc import Callable
 
 from observability import TelemetrySettings, set_up
 from runtime_server.app import create_app
@@ -18,16 +11,13 @@ from runtime_server.chat_endpoint import ChatLimits
 from runtime_server.chat_model import load_chat_model
 from runtime_server.engine import Engine
 from runtime_server.lifecycle import Lifecycle
-from runtime_server.listener import Listener, ListenRefused, bind_tcp, bind_unix
 from runtime_server.model_folder import ModelFolderUnusable
 from runtime_server.options import RuntimeOptions
+from serving.listener import Listener, ListenRefused, bind_tcp, bind_unix
+from serving.server import Ending, serve_until_signal
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-# What answers get, once their generations were cancelled, to say so to their clients.
-_CLOSING_TIMEOUT_S = 5
 _TELEMETRY_TIMEOUT_S = 2.0
-# Longer than the gateway keeps a connection it does not use, so that it is never the one to find it closed.
-_KEEP_ALIVE_S = 75
 
 _logger = logging.getLogger(__name__)
 
@@ -59,73 +49,16 @@ def run(service_name: str, build_engine: Callable[[], Engine], options: RuntimeO
         lifecycle = Lifecycle(engine)
         limits = ChatLimits(default_max_tokens=options.default_max_tokens)
         app = create_app(lifecycle, model, telemetry=telemetry, token=token, limits=limits)
-        return serve(app, lifecycle, listener, drain_timeout_s=options.drain_timeout_s)
+        ending = Ending(
+            drain=lambda: lifecycle.drain(options.drain_timeout_s),
+            hurry=lifecycle.cancel_running,
+            failed=lifecycle.failed,
+        )
+        serve_until_signal(app, listener, ending)
+        return 1 if lifecycle.failed.is_set() else 0
     finally:
         listener.close()
         telemetry.shutdown(_TELEMETRY_TIMEOUT_S)
-
-
-def serve(app: ASGIApp, lifecycle: Lifecycle, listener: Listener, *, drain_timeout_s: float) -> int:
-    """Serve `app` until SIGTERM, SIGINT or the engine's failure; see `run` for what is returned.
-
-    The first signal drains: no new requests, while the running ones have `drain_timeout_s` to finish. A second one
-    cancels those too.
-    """
-    config = uvicorn.Config(
-        app,
-        http="httptools",
-        ws="none",
-        lifespan="on",
-        interface="asgi3",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=_KEEP_ALIVE_S,
-        timeout_graceful_shutdown=_CLOSING_TIMEOUT_S,
-    )
-    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(_serve(_Server(config, listener), lifecycle, drain_timeout_s))
-    return 1 if lifecycle.failed.is_set() else 0
-
-
-class _Server(uvicorn.Server):
-    """Leaves signals to us: uvicorn's handler closes the door at once, before `/readyz` could say that it will."""
-
-    def __init__(self, config: uvicorn.Config, listener: Listener) -> None:
-        super().__init__(config)
-        self.listener = listener
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        _logger.info("Serving %s", self.listener.address)
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-async def _serve(server: _Server, lifecycle: Lifecycle, drain_timeout_s: float) -> None:
-    stopping = asyncio.Event()
-
-    def on_signal() -> None:
-        if stopping.is_set():
-            lifecycle.cancel_running()
-        stopping.set()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
-    serving = asyncio.create_task(server.serve(sockets=[server.listener.socket]))
-    ends = [asyncio.create_task(event.wait()) for event in (stopping, lifecycle.failed)]
-    await asyncio.wait([serving, *ends], return_when=asyncio.FIRST_COMPLETED)
-    for end in ends:
-        end.cancel()
-    if stopping.is_set():
-        _logger.info("Draining")
-        await lifecycle.drain(drain_timeout_s)
-    server.should_exit = True
-    await serving
 
 
 def _bind(options: RuntimeOptions, *, authenticated: bool) -> Listener:

@@ -1,0 +1,1 @@
+"""The public protocols: from bytes to a canonical request, and back."""

@@ -1,0 +1,1 @@
+"""Attempts on the targets a verdict names, one committed answer, relayed as it comes."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime_server.listener import ListenRefused, bind_tcp, bind_unix
+from serving.listener import ListenRefused, bind_tcp, bind_unix
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_a_path_too_long_for_a_socket_is_refused_in_words(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_an_address_that_others_reach_is_refused_without_a_token(host: str) -> None:
-    with pytest.raises(ListenRefused, match="--token-file"):
+    with pytest.raises(ListenRefused, match="must authenticate"):
         bind_tcp(host, 0, authenticated=False)
     bind_tcp(host, 0, authenticated=True).close()
 

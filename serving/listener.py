@@ -1,4 +1,4 @@
-"""The socket a runtime is reached by, made so that nobody reaches it who should not.
+"""The socket a program is reached by, made so that nobody reaches it who should not.
 
 We bind it ourselves: uvicorn makes Unix sockets that every user of the machine may write to.
 """
@@ -17,7 +17,7 @@ _MAX_SOCKET_PATH_BYTES = 107
 
 
 class ListenRefused(Exception):
-    """The runtime must not, or cannot, listen where it was told to. The message says why and what to do."""
+    """The program must not, or cannot, listen where it was told to. The message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,9 @@ def bind_tcp(host: str, port: int, *, authenticated: bool) -> Listener:
     except OSError as exc:
         raise ListenRefused(f"{host} is no address to listen on: {exc.strerror}.") from None
     if not authenticated and not ipaddress.ip_address(address[0]).is_loopback:
-        raise ListenRefused(f"{host} can be reached from other machines: give --token-file, or listen on 127.0.0.1.")
+        raise ListenRefused(
+            f"{host} can be reached from other machines, so callers must authenticate; or listen on 127.0.0.1."
+        )
     bound = socket.socket(family, kind, protocol)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

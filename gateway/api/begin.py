@@ -1,0 +1,36 @@
+"""Opening the exchange of a request: its id, its clocks, its span."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from starlette.types import Scope
+
+from gateway.exchange import Exchange
+from inference_protocol import headers as header
+from observability.server_span import server_span
+
+_CLIENT_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}\Z")
+_HEADER = header.REQUEST_ID.encode()
+
+
+class ExchangeOpener:
+    """Makes exchanges. The request id is ours alone, so that a caller cannot write into another request's record."""
+
+    def __init__(self, *, clock: Callable[[], float], wall: Callable[[], float], new_id: Callable[[], str]) -> None:
+        """Set the clocks: `clock` in monotonic seconds, `wall` in seconds since the epoch."""
+        self._clock = clock
+        self._wall = wall
+        self._new_id = new_id
+
+    def __call__(self, scope: Scope) -> Exchange:
+        """Open the exchange of one request."""
+        theirs = next((value for name, value in scope["headers"] if name == _HEADER), None)
+        return Exchange(
+            request_id=self._new_id(),
+            client_request_id=theirs.decode("ascii") if theirs is not None and _CLIENT_ID.match(theirs) else None,
+            received_at=self._clock(),
+            received_wall_s=self._wall(),
+            span=server_span(scope),
+        )

@@ -1,0 +1,56 @@
+"""`POST /v1/route/explain`: what would be decided for this very request, and why. Sends nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import orjson
+from starlette.types import Receive, Scope, Send
+
+from gateway.api.body import ClientGone, read_body, read_headers
+from gateway.api.head import decision_headers, error_headers
+from gateway.dispatch.relay import send_json
+from gateway.exchange import Exchange
+from gateway.pipeline import Pipeline
+from inference_protocol.errors import TidegateError
+from inference_protocol.request import InferenceRequest
+from routing_policies.explain import explain
+
+PATH = "/v1/route/explain"
+
+
+class ExplainEndpoint:
+    """Runs a chat request through every step up to the decision, and prints that."""
+
+    def __init__(
+        self,
+        parse: Callable[[bytes], InferenceRequest],
+        pipeline: Pipeline,
+        *,
+        begin: Callable[[Scope], Exchange],
+        body_limit: int,
+    ) -> None:
+        """Wire the route as `InferenceEndpoint` does, less everything that comes after the decision."""
+        self._parse = parse
+        self._pipeline = pipeline
+        self._begin = begin
+        self._body_limit = body_limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with the explanation."""
+        exchange = self._begin(scope)
+        try:
+            headers = read_headers(scope)
+            self._pipeline.identify(exchange, headers)
+            request = self._parse(await read_body(headers, receive, self._body_limit))
+            decided = await self._pipeline.decide(exchange, request, headers)
+        except TidegateError as exc:
+            body = orjson.dumps(exc.to_openai(exchange.request_id))
+            await send_json(send, exc.http_status, body, error_headers(exchange, exc))
+            return
+        except ClientGone:
+            return
+        found = explain(decided.verdict, decided.view, decided.snapshot, decided.policy)
+        await send_json(
+            send, 200, orjson.dumps({"request_id": exchange.request_id, **found}), decision_headers(exchange)
+        )

@@ -1,0 +1,51 @@
+"""Response headers: who answered, why, by which policy, and how long each part took."""
+
+from __future__ import annotations
+
+from gateway.exchange import Exchange
+from inference_protocol import headers as header
+from inference_protocol.errors import TidegateError
+
+
+def response_headers(exchange: Exchange, now: float) -> dict[str, str]:
+    """The headers of an answer that commits now (monotonic seconds)."""
+    attempt = exchange.attempts[-1]
+    timing = {**exchange.parts_ms, "ttft": (now - exchange.received_at) * 1000}
+    return {
+        **decision_headers(exchange),
+        header.TARGET: attempt.target,
+        header.REASON: _reason(exchange),
+        header.SERVER_TIMING: ", ".join(f"{part};dur={ms:.2f}" for part, ms in timing.items()),
+    }
+
+
+def error_headers(exchange: Exchange, error: TidegateError) -> dict[str, str]:
+    """The headers of an error answer."""
+    found = decision_headers(exchange)
+    if error.retry_after_s is not None:
+        found[header.RETRY_AFTER] = str(max(1, round(error.retry_after_s)))
+    if error.http_status == 401:
+        found["www-authenticate"] = "Bearer"
+    return found
+
+
+def decision_headers(exchange: Exchange) -> dict[str, str]:
+    """The request's id and, once it is decided, what was decided of it."""
+    found = {header.REQUEST_ID: exchange.request_id}
+    if exchange.verdict_of is not None:
+        verdict = exchange.verdict_of.verdict
+        policy = exchange.verdict_of.policy
+        scores = verdict.scores
+        found[header.DECISION] = verdict.digest[:16]
+        found[header.POLICY] = f"{policy.policy.name}@{policy.digest[:12]}"
+        found[header.LABEL] = "; ".join([verdict.label.level.word, *sorted(verdict.label.counts)])
+        found[header.SCORES] = f"latency={scores.latency:.3f}, privacy={scores.privacy:.3f}, size={scores.size:.3f}"
+    return found
+
+
+def _reason(exchange: Exchange) -> str:
+    """Why this target: the verdict's reason, or which target it stands in for."""
+    failed = exchange.attempts[:-1]
+    if not failed or failed[0].target == exchange.attempts[-1].target:
+        return exchange.decided.verdict.reason
+    return f"fallback; from={failed[0].target}; error={failed[0].error}"

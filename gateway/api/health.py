@@ -1,0 +1,47 @@
+"""`/livez`: the loop turns. `/readyz`: a policy is loaded and something can answer; draining is not ready."""
+
+from __future__ import annotations
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway.admission import Admission
+from gateway.policies import PolicyHolder
+from gateway.targets.registry import Targets
+from routing_policies.snapshot import Health
+
+LIVE_PATH = "/livez"
+READY_PATH = "/readyz"
+
+
+async def livez(request: Request) -> Response:
+    """Answer at all."""
+    return Response(b'{"status":"live"}', media_type="application/json")
+
+
+class ReadyEndpoint:
+    """Says whether requests can be answered, and how each target stands."""
+
+    def __init__(self, targets: Targets, policies: PolicyHolder, admission: Admission) -> None:
+        """Look at these rooms."""
+        self._targets = targets
+        self._policies = policies
+        self._admission = admission
+
+    async def get(self, request: Request) -> Response:
+        """Answer 200 when ready, 503 when not."""
+        ready = any(target.health is Health.UP for target in self._targets) and not self._admission.draining
+        status = "draining" if self._admission.draining else "ready" if ready else "starting"
+        policy = self._policies.current
+        targets = {
+            target.name: {
+                "health": target.health.value,
+                "detail": target.detail,
+                "models": list(target.settings.models),
+                "provider": target.state.provider if target.state else None,
+            }
+            for target in self._targets
+        }
+        body = {"status": status, "policy": {"name": policy.policy.name, "digest": policy.digest}, "targets": targets}
+        return Response(orjson.dumps(body), status_code=200 if ready else 503, media_type="application/json")

@@ -1,0 +1,131 @@
+"""Steps 1 and 8 for every inference protocol: bytes to a request, an answer to bytes, one settlement at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import orjson
+from starlette.types import Receive, Scope, Send
+
+from gateway.admission import Admission
+from gateway.api.body import ClientGone, read_body, read_headers, until_gone
+from gateway.api.head import error_headers, response_headers
+from gateway.dispatch.relay import relay, send_json
+from gateway.exchange import Exchange
+from gateway.pipeline import Pipeline
+from gateway.settle import Settlement
+from inference_protocol.errors import InternalError, TidegateError
+from inference_protocol.outcome import Outcome
+from inference_protocol.request import InferenceRequest
+
+logger = logging.getLogger(__name__)
+
+
+class InferenceEndpoint:
+    """One inference route, as plain ASGI."""
+
+    def __init__(  # the wiring of a route, called in one place
+        self,
+        parse: Callable[[bytes], InferenceRequest],
+        pipeline: Pipeline,
+        settlement: Settlement,
+        admission: Admission,
+        *,
+        begin: Callable[[Scope], Exchange],
+        clock: Callable[[], float],
+        body_limit: int,
+    ) -> None:
+        """Wire the route.
+
+        Args:
+            parse: From body bytes to the canonical request, raising `InvalidRequest`.
+            pipeline: Steps 2 to 6.
+            settlement: Step 8.
+            admission: Bounds how many requests are inside.
+            begin: Opens the exchange of a request.
+            clock: Monotonic seconds.
+            body_limit: Most bytes of a body.
+        """
+        self._parse = parse
+        self._pipeline = pipeline
+        self._settlement = settlement
+        self._admission = admission
+        self._begin = begin
+        self._clock = clock
+        self._body_limit = body_limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        exchange = self._begin(scope)
+        try:
+            await self._guarded(exchange, scope, receive, send)
+        except ClientGone:
+            exchange.outcome = Outcome.CLIENT_CLOSED
+        except asyncio.CancelledError:
+            exchange.outcome = exchange.outcome or Outcome.CLIENT_CLOSED
+            raise
+        finally:
+            self._settlement.settle(exchange)
+
+    async def _guarded(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._work(exchange, scope, receive, send)
+        except TidegateError as exc:
+            await self._refuse(exchange, exc, send)
+        except ClientGone:
+            raise
+        except Exception as exc:
+            # The message of a foreign exception may quote the prompt, so only its type and its place are logged.
+            place = "".join(traceback.format_tb(exc.__traceback__)[-3:])
+            logger.error("%s failed with %s\n%s", exchange.request_id, type(exc).__qualname__, place)
+            await self._refuse(exchange, InternalError("Tidegate failed; its log has the request id."), send)
+
+    async def _work(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = read_headers(scope)
+        self._pipeline.identify(exchange, headers)
+        with self._admission.place():
+            raw = await read_body(headers, receive, self._body_limit)
+            started = time.perf_counter()
+            request = self._parse(raw)
+            exchange.parts_ms["parse"] = (time.perf_counter() - started) * 1000
+
+            async def answer() -> None:
+                await self._pipeline.decide(exchange, request, headers)
+                committed = await self._pipeline.answer(exchange)
+                try:
+                    now = self._clock()
+                    await relay(committed, exchange, response_headers(exchange, now), send, now)
+                finally:
+                    await committed.aclose()
+
+            await unless_gone(answer(), receive)
+
+    async def _refuse(self, exchange: Exchange, error: TidegateError, send: Send) -> None:
+        exchange.fail(error)
+        if exchange.committed_at is None:
+            body = orjson.dumps(error.to_openai(exchange.request_id))
+            await send_json(send, error.http_status, body, error_headers(exchange, error))
+
+
+async def unless_gone(work: Coroutine[Any, Any, None], receive: Callable[[], Awaitable[Any]]) -> None:
+    """Run `work`, and cancel it when the caller hangs up.
+
+    Raises:
+        ClientGone: The caller hung up first; `work` has ended by then.
+    """
+    working = asyncio.ensure_future(work)
+    watching = asyncio.ensure_future(until_gone(receive))
+    try:
+        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientGone
+        working.result()
+    finally:
+        for task in (working, watching):
+            task.cancel()
+        await asyncio.gather(working, watching, return_exceptions=True)

@@ -1,0 +1,133 @@
+"""The wiring of the gateway, on one screen."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from fastapi import FastAPI
+from opentelemetry.trace import Tracer
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from gateway.admission import Admission
+from gateway.api import chat, explain, health
+from gateway.api.begin import ExchangeOpener
+from gateway.api.faults import install_fault_handlers
+from gateway.api.inference import InferenceEndpoint
+from gateway.api.models import ModelsEndpoint
+from gateway.dispatch.attempt import Timeouts
+from gateway.dispatch.dispatcher import Dispatcher
+from gateway.dispatch.outbound import Outbound
+from gateway.identity import Identity
+from gateway.measure import Measurer
+from gateway.pipeline import Pipeline
+from gateway.policies import PolicyHolder
+from gateway.records.log import RecordLog
+from gateway.settings import Settings
+from gateway.settle import Settlement
+from gateway.targets.poller import Poller
+from gateway.targets.registry import Targets
+from gateway.targets.tokens import reference_tokenizer
+from observability import ServerSpanMiddleware
+from routing_policies.policy.loader import LoadedPolicy
+from routing_policies.signals.scanner import build_scanner
+
+QUIET_PATHS = frozenset({health.LIVE_PATH, health.READY_PATH, "/v1/models", "/openapi.json"})
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """The gateway as an ASGI application, and what its server needs to drain it."""
+
+    asgi: ASGIApp
+    admission: Admission
+    targets: Targets
+
+
+def create_app(
+    settings: Settings,
+    policy: LoadedPolicy,
+    tracer: Tracer,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    wall: Callable[[], float] = time.time,
+) -> App:
+    """Wire every room.
+
+    Args:
+        settings: How this installation runs.
+        policy: The policy in force at the start.
+        tracer: Where spans go.
+        clock: Monotonic seconds.
+        wall: Seconds since the epoch, for records.
+    """
+    targets = Targets.from_settings(settings)
+    policies = PolicyHolder(policy)
+    admission = Admission(settings.limits.concurrent_requests)
+    records = RecordLog(
+        settings.records_dir,
+        durability=settings.records.durability,
+        max_bytes=settings.records.max_bytes,
+        files=settings.records.files,
+    )
+    bounds = settings.timeouts
+    dispatcher = Dispatcher(
+        targets,
+        Outbound(salt_key=secrets.token_bytes(32), clock=clock),
+        Timeouts(bounds.connect_s, bounds.first_content_s, bounds.idle_s, bounds.total_s),
+        tracer,
+        clock=clock,
+        max_answer_bytes=settings.limits.answer_bytes,
+    )
+    counter, calibration = reference_tokenizer(settings)
+    pipeline = Pipeline(
+        Identity(settings.auth),
+        policies,
+        Measurer(build_scanner(), calibration, counter),
+        targets,
+        records,
+        dispatcher,
+        tracer,
+        clock=clock,
+        new_seed=lambda: secrets.randbits(63),
+    )
+    begin = ExchangeOpener(clock=clock, wall=wall, new_id=lambda: f"req-{os.urandom(12).hex()}")
+    parse = chat.chat_parser(settings.default_model, targets.public_models)
+    settlement = Settlement(targets, records, clock=clock)
+    body_limit = settings.limits.body_bytes
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        polling = asyncio.create_task(Poller(targets).run(), name="poller")
+        try:
+            yield
+        finally:
+            polling.cancel()
+            await asyncio.gather(polling, return_exceptions=True)
+            await targets.aclose()
+            records.close()
+
+    # The bundled documentation pages would load scripts from another host, so only the document itself is served.
+    api = FastAPI(title="Tidegate", docs_url=None, redoc_url=None, lifespan=lifespan)
+    install_fault_handlers(api)
+    chat_endpoint = InferenceEndpoint(
+        parse, pipeline, settlement, admission, begin=begin, clock=clock, body_limit=body_limit
+    )
+    explain_endpoint = explain.ExplainEndpoint(parse, pipeline, begin=begin, body_limit=body_limit)
+    api.router.routes += [
+        Route(chat.PATH, chat_endpoint, methods=["POST"]),
+        Route(explain.PATH, explain_endpoint, methods=["POST"]),
+        Route("/v1/models", ModelsEndpoint(targets).get, methods=["GET"]),
+        Route(health.LIVE_PATH, health.livez, methods=["GET"]),
+        Route(health.READY_PATH, health.ReadyEndpoint(targets, policies, admission).get, methods=["GET"]),
+    ]
+    asgi = ServerSpanMiddleware(
+        api, tracer, trust_inbound=settings.telemetry.trust_inbound_trace, quiet_paths=QUIET_PATHS
+    )
+    return App(asgi, admission, targets)

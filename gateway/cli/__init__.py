@@ -1,0 +1,30 @@
+"""The `tidegate` command."""
+
+from __future__ import annotations
+
+import typer
+
+from gateway.cli import models, policy
+from gateway.cli.ask import ask
+from gateway.cli.explain import explain
+from gateway.cli.runtime_commands import cloud, edge
+from gateway.cli.serve import serve
+from gateway.cli.trace import trace
+from gateway.cli.up import up
+
+
+def main() -> None:
+    """Run the command line."""
+    app = typer.Typer(
+        help="One local endpoint in front of a model on this box and a large one elsewhere.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,  # a traceback with local variables would print prompts
+    )
+    for command in (up, serve, ask, explain, trace):
+        app.command()(command)
+    app.add_typer(edge, name="edge")
+    app.add_typer(cloud, name="cloud")
+    app.add_typer(models.app, name="models")
+    app.add_typer(policy.app, name="policy")
+    app()

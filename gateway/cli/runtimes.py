@@ -1,0 +1,55 @@
+"""The command lines of the three programs, made from the settings: runtimes are started, never imported."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from gateway.settings import Settings
+
+
+def edge_argv(settings: Settings) -> list[str]:
+    """How to start the edge runtime."""
+    own = settings.edge
+    argv = [
+        *(sys.executable, "-m", "edge_runtime"),
+        *("--model-dir", str(settings.models_dir / own.model)),
+        *("--model-name", _served(settings, "edge")),
+        *("--socket", str(settings.edge_socket)),
+        *("--slots", str(own.slots)),
+        *("--context", str(own.context)),
+        *("--waiting-limit", str(own.waiting_limit)),
+        *_common(settings),
+    ]
+    return argv if own.threads is None else [*argv, "--threads", str(own.threads)]
+
+
+def cloud_argv(settings: Settings, port: int) -> list[str]:
+    """How to start the cloud stand-in."""
+    own = settings.cloud
+    return [
+        *(sys.executable, "-m", "cloud_runtime"),
+        *("--model-dir", str(settings.models_dir / own.model)),
+        *("--model-name", _served(settings, "cloud")),
+        *("--host", "127.0.0.1", "--port", str(port)),
+        *("--waiting-limit", str(own.waiting_limit)),
+        *_common(settings),
+    ]
+
+
+def gateway_argv(settings_file: Path | None) -> list[str]:
+    """How to start the gateway."""
+    argv = [sys.executable, "-m", "gateway.cli", "serve"]
+    return argv if settings_file is None else [*argv, "--settings", str(settings_file.absolute())]
+
+
+def _served(settings: Settings, target: str) -> str:
+    own = settings.targets.get(target)
+    return next(iter(own.models.values())) if own is not None else settings.default_model
+
+
+def _common(settings: Settings) -> list[str]:
+    argv = ["--trace-dir", str(settings.traces_dir), "--drain-timeout-s", f"{settings.timeouts.drain_s:g}"]
+    if settings.telemetry.otlp_endpoint is not None:
+        argv += ["--otlp-endpoint", settings.telemetry.otlp_endpoint]
+    return argv

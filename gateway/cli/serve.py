@@ -1,0 +1,63 @@
+"""`tidegate serve`: the gateway alone, for systemd or Kubernetes to keep running."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import typer
+
+from gateway.app import create_app
+from gateway.cli.options import SettingsOption, fail, settings_or_fail
+from gateway.settings import Settings
+from observability import TelemetrySettings, set_up
+from routing_policies.policy.errors import PolicyError
+from routing_policies.policy.loader import LoadedPolicy, builtin_names, load_policy
+from routing_policies.policy.self_test import failing_tests
+from serving.listener import ListenRefused, bind_tcp
+from serving.server import Ending, serve_until_signal
+
+_TELEMETRY_TIMEOUT_S = 2.0
+
+
+def serve(settings_file: SettingsOption = None) -> None:
+    """Serve the gateway until a signal ends it; the runtimes are somebody else's to run."""
+    settings = settings_or_fail(settings_file)
+    policy = policy_or_fail(settings)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    settings.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        listener = bind_tcp(settings.listen.host, settings.listen.port, authenticated=bool(settings.auth.keys))
+    except ListenRefused as exc:
+        fail(str(exc))
+    telemetry = set_up(
+        TelemetrySettings(
+            "tidegate-gateway",
+            settings.traces_dir,
+            settings.telemetry.otlp_endpoint,
+            sample_ratio=settings.telemetry.sample_ratio,
+        )
+    )
+    try:
+        app = create_app(settings, policy, telemetry.tracer)
+    except ValueError as exc:  # a credential that cannot be read
+        fail(str(exc))
+    try:
+        serve_until_signal(app.asgi, listener, Ending(lambda: app.admission.drain(settings.timeouts.drain_s)))
+    finally:
+        listener.close()
+        telemetry.shutdown(_TELEMETRY_TIMEOUT_S)
+    raise typer.Exit(0)
+
+
+def policy_or_fail(settings: Settings) -> LoadedPolicy:
+    """Load the policy that the settings name, and run its own tests, or end the command with what is wrong."""
+    source = settings.policy if settings.policy in builtin_names() else Path(settings.policy)
+    try:
+        loaded = load_policy(source)
+    except PolicyError as exc:
+        fail(str(exc))
+    failures = failing_tests(loaded)
+    if failures:
+        fail("\n".join(f"{loaded.origin}: the policy's own test fails: {failure}" for failure in failures))
+    return loaded

@@ -1,0 +1,107 @@
+"""`tidegate up`: all three programs on this machine, in the foreground, until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import httpx
+import typer
+from rich.console import Console
+
+from gateway.child import ChildSpec
+from gateway.cli import banner
+from gateway.cli.marked_lines import MarkedLines
+from gateway.cli.options import SettingsOption, base_url, fail, settings_or_fail
+from gateway.cli.runtimes import cloud_argv, edge_argv, gateway_argv
+from gateway.cli.serve import policy_or_fail
+from gateway.settings import Settings
+from gateway.supervise import Limits, Supervisor
+
+_PROBE_TIMEOUT_S = 2.0
+_PROBE_EVERY_S = 0.2
+
+
+def up(settings_file: SettingsOption = None) -> None:
+    """Start the edge runtime, the cloud stand-in (where `cloud` is not a real one) and the gateway."""
+    settings = settings_or_fail(settings_file)
+    policy_or_fail(settings)
+    wanted = [settings.edge.model] + ([settings.cloud.model] if settings.stand_in_port is not None else [])
+    missing = [name for name in wanted if not (settings.models_dir / name / "manifest.json").is_file()]
+    if missing:
+        fail(
+            f"There is no model {' and no model '.join(missing)} in {settings.models_dir}. "
+            "Build the default models with `tidegate models build`."
+        )
+    console = Console(highlight=False)
+    raise typer.Exit(asyncio.run(_run(settings, settings_file, console)))
+
+
+async def _run(settings: Settings, settings_file: Path | None, console: Console) -> int:
+    url = base_url(None, settings_file)
+    children, programs = _children(settings, settings_file, url)
+    bearings = banner.Bearings(url, settings.default_model, programs, settings.records_dir, settings.traces_dir)
+    console.print(banner.starting(bearings), soft_wrap=True)
+    lines = MarkedLines(console, [child.name for child in children])
+    supervisor = Supervisor(children, lines.say, limits=Limits(drain_s=settings.timeouts.drain_s + 5.0))
+    announcing = asyncio.create_task(_announce(url, bearings, console))
+    try:
+        return await supervisor.run()
+    finally:
+        announcing.cancel()
+        await asyncio.gather(announcing, return_exceptions=True)
+
+
+def _children(
+    settings: Settings, settings_file: Path | None, url: str
+) -> tuple[list[ChildSpec], tuple[tuple[str, str], ...]]:
+    environment = {**os.environ, "TIDEGATE_STATE_DIR": str(settings.state_dir)}
+    children: list[ChildSpec] = []
+    programs: list[tuple[str, str]] = []
+    if "edge" in settings.targets:
+        children.append(ChildSpec("edge", tuple(edge_argv(settings)), environment))
+        programs.append(("edge", f"{settings.edge.model} on ONNX Runtime, {settings.edge_socket}"))
+    port = settings.stand_in_port
+    if port is not None:
+        children.append(ChildSpec("cloud", tuple(cloud_argv(settings, port)), environment))
+        programs.append(("cloud", f"a stand-in: {settings.cloud.model} on torch, port {port}"))
+    children.append(ChildSpec("gateway", tuple(gateway_argv(settings_file)), environment, _answers(f"{url}/livez")))
+    programs.append(("gateway", f"{url}, policy {settings.policy}"))
+    return children, tuple(programs)
+
+
+def _answers(url: str) -> Callable[[], Awaitable[bool]]:
+    async def probe() -> bool:
+        return await _get(url) is not None
+
+    return probe
+
+
+async def _announce(url: str, bearings: banner.Bearings, console: Console) -> None:
+    """Tell of each change until every target is up, and once, when the first can answer, how to use it."""
+    started = time.monotonic()
+    before: banner.Readiness | None = None
+    told_how = False
+    while True:
+        answer = await _get(f"{url}/readyz")
+        if answer is not None:
+            now = banner.Readiness.from_answer(answer.json())
+            line = banner.progress(before, now, time.monotonic() - started)
+            if line is not None:
+                console.print(line, soft_wrap=True)
+            if now.ready and not told_how:
+                console.print(banner.ready(bearings), soft_wrap=True)
+                told_how = True
+            before = now
+        await asyncio.sleep(_PROBE_EVERY_S if not told_how else 1.0)
+
+
+async def _get(url: str) -> httpx.Response | None:
+    try:
+        async with httpx.AsyncClient(timeout=_PROBE_TIMEOUT_S, trust_env=False) as client:
+            return await client.get(url)
+    except httpx.TransportError:
+        return None

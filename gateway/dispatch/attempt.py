@@ -1,0 +1,167 @@
+"""One attempt on one target: through the door, up to the point where its answer commits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import httpx
+import orjson
+
+from gateway.dispatch.upstream import AnswerFacts, UpstreamStream, parse_answer, refused
+from gateway.egress.body import OutboundBody
+from gateway.egress.door import PERMIT, Permit
+from gateway.targets.target import Target
+from inference_protocol.errors import DeadlineExceeded, UpstreamCut, UpstreamProtocol, UpstreamUnreachable
+from inference_protocol.json_body import splice
+from inference_protocol.openai_stream import chunk_facts
+from inference_protocol.request import InferenceRequest
+
+_CONTEXT_LIMIT_BYTES = 64 << 10  # of an error body; more is not read
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Bounds on one attempt, in seconds, beside the caller's deadline.
+
+    Attributes:
+        connect_s: To have a connection.
+        first_content_s: To have the first content, where the caller gives no budget.
+        idle_s: Longest silence within an answer.
+        total_s: For a whole answer that is not streamed.
+    """
+
+    connect_s: float = 2.0
+    first_content_s: float = 120.0
+    idle_s: float = 60.0
+    total_s: float = 600.0
+
+
+class BufferedAnswer:
+    """An answer that was not streamed: complete, or not there at all."""
+
+    def __init__(self, body: bytes, facts: AnswerFacts) -> None:
+        """Hold the whole body."""
+        self.body = body
+        self.facts = facts
+
+    async def aclose(self) -> None:
+        """Nothing is held open."""
+
+
+Answer = UpstreamStream | BufferedAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptPlan:
+    """What an attempt needs, all decided beforehand.
+
+    Attributes:
+        headers: What goes beside the body; credentials are the target's own and not among them.
+        deadline: Monotonic seconds by which the first content (or the whole, where not streamed) must be there.
+    """
+
+    request: InferenceRequest
+    permit: Permit
+    headers: Mapping[str, str]
+    deadline: float
+    max_answer_bytes: int
+
+
+async def attempt(target: Target, plan: AttemptPlan, timeouts: Timeouts, clock: Callable[[], float]) -> Answer:
+    """Ask a target and return its answer once it commits.
+
+    Raises:
+        UpstreamUnreachable: No connection; nothing was sent.
+        UpstreamCut: The connection ended before content.
+        UpstreamRefused: The target answered with an error of its own.
+        UpstreamProtocol: Its answer is not the protocol's.
+        DeadlineExceeded: The deadline passed first.
+    """
+    response = await _head(target, plan, clock)
+    try:
+        if response.status_code != 200:
+            raise await _error_of(response)
+        content_type = response.headers.get("content-type", "")
+        if plan.request.stream:
+            if not content_type.startswith("text/event-stream"):
+                raise UpstreamProtocol(f"The target answered a stream request with {content_type or 'no type'!r}.")
+            stream = UpstreamStream(
+                response,
+                wants_usage=plan.request.wants_usage,
+                public_model=plan.request.model,
+                idle_timeout_s=timeouts.idle_s,
+                clock=clock,
+            )
+            await stream.until_content(plan.deadline)
+            return stream
+        if not content_type.startswith("application/json"):
+            raise UpstreamProtocol(f"The target answered with {content_type or 'no type'!r} instead of JSON.")
+        return await _buffered(response, plan, clock)
+    except BaseException:
+        await response.stream.aclose()  # type: ignore[union-attr]  # ours is always an async stream
+        raise
+
+
+async def _head(target: Target, plan: AttemptPlan, clock: Callable[[], float]) -> httpx.Response:
+    body: OutboundBody = plan.permit.body
+    request = httpx.Request(
+        "POST",
+        target.url("/v1/chat/completions"),
+        headers={**plan.headers, **target.credential},
+        content=body.content,
+        extensions={PERMIT: plan.permit},
+    )
+    try:
+        async with asyncio.timeout(max(0.0, plan.deadline - clock())):
+            return await target.door.handle_async_request(request)
+    except TimeoutError:
+        raise DeadlineExceeded("The budget ran out before the target answered.") from None
+    except (httpx.ConnectError, httpx.ConnectTimeout) as exc:
+        raise UpstreamUnreachable(f"`{target.name}` cannot be reached ({exc}).") from None
+    except httpx.TransportError as exc:
+        raise UpstreamCut(f"The connection to `{target.name}` ended before an answer ({exc}).") from None
+
+
+async def _buffered(response: httpx.Response, plan: AttemptPlan, clock: Callable[[], float]) -> BufferedAnswer:
+    try:
+        async with asyncio.timeout(max(0.0, plan.deadline - clock())):
+            body = await _read(response, plan.max_answer_bytes)
+    except TimeoutError:
+        raise DeadlineExceeded("The budget ran out before the answer was complete.") from None
+    tree = parse_answer(body)
+    found = chunk_facts(tree)
+    if found.error is not None:
+        raise refused(found.error, status=None)
+    if not found.content:
+        raise UpstreamProtocol("The target's answer holds no choice.")
+    if tree.get("model") not in (None, plan.request.model):
+        body = splice(body, {"model": orjson.dumps(plan.request.model)})
+    facts = AnswerFacts()
+    facts.add(found)
+    return BufferedAnswer(body, facts)
+
+
+async def _read(response: httpx.Response, limit: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async for chunk in response.stream:  # type: ignore[union-attr]  # ours is always an async stream
+            size += len(chunk)
+            if size > limit:
+                raise UpstreamProtocol(f"The target's answer is larger than {limit} bytes.")
+            parts.append(chunk)
+    except httpx.TransportError as exc:
+        raise UpstreamCut(f"The connection to the target ended in the middle ({type(exc).__name__}).") from None
+    return b"".join(parts)
+
+
+async def _error_of(response: httpx.Response) -> Exception:
+    """Read a target's error answer. Its words reach the caller; a caller's mistake keeps the target's 4xx status."""
+    status = response.status_code
+    try:
+        tree = parse_answer(await _read(response, _CONTEXT_LIMIT_BYTES))
+    except (UpstreamProtocol, UpstreamCut):
+        tree = {}
+    return refused(tree.get("error") or tree, status=status)

@@ -1,0 +1,148 @@
+"""Attempts in the verdict's order, until one commits. No target outside the verdict's eligible ones is ever asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from opentelemetry.trace import SpanKind, StatusCode, Tracer
+
+import observability
+from gateway.dispatch.attempt import Answer, AttemptPlan, Timeouts, attempt
+from gateway.dispatch.outbound import Outbound
+from gateway.exchange import Attempt, Decided, Exchange
+from gateway.targets.registry import Targets
+from gateway.targets.target import Target
+from inference_protocol import telemetry_names as names
+from inference_protocol.errors import (
+    DeadlineExceeded,
+    InternalError,
+    NoTargetAvailable,
+    TidegateError,
+    UpstreamCut,
+    UpstreamRefused,
+    UpstreamUnreachable,
+)
+from inference_protocol.outcome import Outcome
+
+
+class Dispatcher:
+    """Makes attempts and keeps the account of them in the exchange."""
+
+    def __init__(
+        self,
+        targets: Targets,
+        outbound: Outbound,
+        timeouts: Timeouts,
+        tracer: Tracer,
+        *,
+        clock: Callable[[], float],
+        max_answer_bytes: int,
+    ) -> None:
+        """Wire the dispatcher; `clock` gives monotonic seconds."""
+        self._targets = targets
+        self._outbound = outbound
+        self._timeouts = timeouts
+        self._tracer = tracer
+        self._clock = clock
+        self._max_answer_bytes = max_answer_bytes
+
+    async def first_to_commit(self, exchange: Exchange, allowed: tuple[str, ...]) -> Answer:
+        """Return the first answer that commits.
+
+        Args:
+            exchange: The decided request.
+            allowed: Names out of the verdict's eligible targets, in order.
+
+        Raises:
+            TidegateError: What the last attempt failed with, once none is left.
+        """
+        failure: TidegateError | None = None
+        for name in allowed:
+            target = self._targets[name]
+            for again in (False, True):
+                if self._is_late(exchange):
+                    raise failure or DeadlineExceeded("The budget ran out before an attempt could start.")
+                try:
+                    return await self._attempt(exchange, target)
+                except TidegateError as exc:
+                    failure = exc
+                    if not self._another_may_help(exc):
+                        raise
+                    if isinstance(exc, UpstreamCut) and not again and exchange.attempts[-1].at_once(self._clock()):
+                        continue  # a kept-alive connection that the target had closed meanwhile: ask it once more
+                    break
+        if isinstance(failure, UpstreamUnreachable):
+            raise _none_reachable(exchange.decided, allowed)
+        raise failure or InternalError("The verdict named no target.")
+
+    async def _attempt(self, exchange: Exchange, target: Target) -> Answer:
+        decided = exchange.decided
+        started = self._clock()
+        span = observability.child(
+            self._tracer, exchange.span, f"{decided.request.task} {decided.request.model}", SpanKind.CLIENT
+        )
+        target.enter()
+        made = Attempt(target.name, started, span, target.in_flight)
+        exchange.attempts.append(made)
+        try:
+            permit = self._outbound.permit(decided, target)
+            made.bytes_out = len(permit.body.content)
+            deadline = self._commit_by(decided, started)
+            plan = AttemptPlan(
+                decided.request,
+                permit,
+                self._outbound.headers(exchange, target, span),
+                deadline,
+                self._max_answer_bytes,
+            )
+            answer = await attempt(target, plan, self._timeouts, self._clock)
+        except TidegateError as exc:
+            if isinstance(exc, UpstreamUnreachable):
+                target.mark_unreachable()
+            made.end(self._clock(), Outcome.of(exc), exc.code)
+            span.set_attribute(names.ERROR_TYPE, exc.error_type)
+            span.set_status(StatusCode.ERROR)
+            self._close(made, target)
+            raise
+        except BaseException:
+            made.end(self._clock(), Outcome.CLIENT_CLOSED)
+            self._close(made, target)
+            raise
+        made.first_content_at = self._clock()
+        made.answer = answer
+        return answer
+
+    def _is_late(self, exchange: Exchange) -> bool:
+        remaining_ms = exchange.decided.view.deadline.remaining_total_ms(self._clock())
+        return remaining_ms is not None and remaining_ms <= 0
+
+    def _commit_by(self, decided: Decided, started: float) -> float:
+        """When the answer must have committed: at its first content, or, where it is not streamed, at its end."""
+        deadline = decided.view.deadline
+        if decided.request.stream:
+            bounds = [deadline.total_at, deadline.first_content_at, started + self._timeouts.first_content_s]
+        else:
+            bounds = [deadline.total_at, started + self._timeouts.total_s]
+        return min(bound for bound in bounds if bound is not None)
+
+    def _close(self, made: Attempt, target: Target) -> None:
+        target.leave()
+        made.close_span()
+
+    @staticmethod
+    def _another_may_help(failure: TidegateError) -> bool:
+        if isinstance(failure, DeadlineExceeded):
+            return False
+        return not (isinstance(failure, UpstreamRefused) and failure.blames_request)
+
+
+def _none_reachable(decided: Decided, allowed: tuple[str, ...]) -> NoTargetAvailable:
+    """Nothing was sent anywhere: the same as if the targets had been known to be down."""
+    only = "only " if len(allowed) == 1 else ""
+    listed = ", ".join(f"`{name}`" for name in allowed)
+    return NoTargetAvailable(
+        f"This request is labelled {decided.verdict.label.level.word}; {only}{listed} may answer it and cannot be "
+        "reached now.",
+        retry_after_s=1.0,
+        details={"unreachable": list(allowed)},
+    )

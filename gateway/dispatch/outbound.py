@@ -1,0 +1,78 @@
+"""What goes beside the caller's bytes: the few values that are ours to set, in the body and in the headers."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable
+
+import orjson
+from opentelemetry.trace import Span
+
+import observability
+from gateway.egress.body import outbound_body
+from gateway.egress.door import Permit
+from gateway.exchange import Decided, Exchange
+from gateway.settings import TargetProtocol
+from gateway.targets.target import Target
+from inference_protocol import headers as header
+from inference_protocol.errors import EgressRefused
+from inference_protocol.openai_chat import DROPPED_FIELDS
+from routing_policies.policy.model import Late
+
+_USAGE_WANTED = orjson.dumps({"include_usage": True})
+
+
+class Outbound:
+    """Builds permits and headers of attempts."""
+
+    def __init__(self, salt_key: bytes, *, clock: Callable[[], float]) -> None:
+        """Set up.
+
+        Args:
+            salt_key: Key of the HMAC that keeps tenants' prefix caches apart.
+            clock: Monotonic seconds.
+        """
+        self._salt_key = salt_key
+        self._clock = clock
+
+    def permit(self, decided: Decided, target: Target) -> Permit:
+        """Make the body for a target and the permit that the door asks for."""
+        transform = next((e.transform for e in decided.verdict.eligible if e.target == target.name), None)
+        if transform is None:
+            raise EgressRefused(f"The verdict does not name {target.name!r}.")
+        body = outbound_body(decided.request, self._splices(decided, target), transform)
+        return Permit(body, decided.verdict, decided.policy)
+
+    def headers(self, exchange: Exchange, target: Target, span: Span) -> dict[str, str]:
+        """The headers of an attempt: an allow-list of our own making, nothing of the caller's passes through."""
+        decided = exchange.decided
+        out = {
+            "content-type": "application/json",
+            "accept": "text/event-stream" if decided.request.stream else "application/json",
+            "accept-encoding": "identity",
+            header.REQUEST_ID: exchange.request_id,
+        }
+        if target.settings.sends_trace:
+            out[header.TRACEPARENT] = observability.traceparent(span)
+        remaining = decided.view.deadline.remaining_total_ms(self._clock())
+        if remaining is not None and target.settings.protocol is TargetProtocol.TIDEGATE:
+            out[header.LATENCY_BUDGET_MS] = str(max(1, int(remaining)))
+            if decided.policy.policy.defaults.late is Late.TRUNCATE:
+                out[header.LATE] = Late.TRUNCATE.value
+        return out
+
+    def _splices(self, decided: Decided, target: Target) -> dict[str, bytes | None]:
+        request = decided.request
+        splices: dict[str, bytes | None] = {key: None for key in DROPPED_FIELDS if key in request.tree}
+        served = target.settings.models[request.model]
+        if request.tree["model"] != served:
+            splices["model"] = orjson.dumps(served)
+        if request.stream and not request.wants_usage:
+            splices["stream_options"] = _USAGE_WANTED  # for our account; the caller does not see the frame
+        if target.settings.protocol is TargetProtocol.TIDEGATE:
+            splices["cache_salt"] = orjson.dumps(self._salt(decided.view.tenant.id))
+        return splices
+
+    def _salt(self, tenant: str) -> str:
+        return hmac.new(self._salt_key, tenant.encode(), hashlib.sha256).hexdigest()[:32]

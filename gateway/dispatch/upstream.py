@@ -1,0 +1,205 @@
+"""Reading one target's answer up to the point where it commits, and past it, frame by frame.
+
+Content decides: role-only chunks, comments and pings are held back, so that a target which fails before it has said
+anything can still be replaced by another without the caller seeing a seam.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx
+import orjson
+
+from inference_protocol import sse
+from inference_protocol.errors import DeadlineExceeded, TidegateError, UpstreamCut, UpstreamProtocol, UpstreamRefused
+from inference_protocol.json_body import splice
+from inference_protocol.openai_stream import ChunkFacts, Timings, Usage, chunk_facts
+from inference_protocol.sse import SseDecoder, SseFrame
+
+_END = SseFrame(sse.encode_data(sse.DONE), sse.DONE)
+_MAX_HELD_FRAMES = 256
+_MAX_UNREADABLE_FRAMES = 8
+_MAX_MESSAGE_CHARS = 500
+
+
+class AnswerFacts:
+    """What has been learnt of an answer so far; settled when it ends.
+
+    Attributes:
+        chunks: Frames that carried visible text, as a stand-in for tokens where no usage is reported.
+        unreadable: Frames that were not JSON and were left out.
+    """
+
+    __slots__ = ("chunks", "finish_reason", "timings", "unreadable", "usage")
+
+    def __init__(self) -> None:
+        """Start knowing nothing."""
+        self.chunks = 0
+        self.unreadable = 0
+        self.finish_reason: str | None = None
+        self.usage: Usage | None = None
+        self.timings: Timings | None = None
+
+    def add(self, facts: ChunkFacts) -> None:
+        """Take in one chunk."""
+        self.chunks += facts.tokens_hint
+        self.finish_reason = facts.finish_reason or self.finish_reason
+        self.usage = facts.usage or self.usage
+        self.timings = facts.timings or self.timings
+
+
+class UpstreamStream:
+    """A streamed answer of one target."""
+
+    def __init__(
+        self,
+        response: httpx.Response,
+        *,
+        wants_usage: bool,
+        public_model: str,
+        idle_timeout_s: float,
+        clock: Callable[[], float],
+    ) -> None:
+        """Wrap a response whose head said 200.
+
+        Args:
+            response: Its body has not been touched.
+            wants_usage: Whether the caller asked for the usage frame; without, it is read and dropped.
+            public_model: The name that the caller knows the model by.
+            idle_timeout_s: Longest silence between two frames that carry data.
+            clock: Monotonic seconds.
+        """
+        self.facts = AnswerFacts()
+        self._stream = response.stream
+        self._chunks = aiter(response.stream)  # type: ignore[arg-type]  # ours is always an async stream
+        self._decoder = SseDecoder()
+        self._wants_usage = wants_usage
+        self._public_model = public_model
+        self._idle_timeout_s = idle_timeout_s
+        self._clock = clock
+        self._held: list[bytes] = []
+        self._done = False
+
+    async def until_content(self, deadline: float | None) -> None:
+        """Read until the answer commits, holding back what came before.
+
+        Raises:
+            DeadlineExceeded: `deadline` (monotonic seconds) passed first.
+            UpstreamCut: The stream ended first.
+            UpstreamRefused: The target sent an error event first.
+            UpstreamProtocol: What it sent is not the protocol's.
+        """
+        try:
+            async with asyncio.timeout(None if deadline is None else max(0.0, deadline - self._clock())):
+                committed = False
+                while not committed:
+                    frames = await self._next_frames()
+                    if frames is None:
+                        raise UpstreamCut("The target's answer ended before it held any content.")
+                    for frame in frames:
+                        committed = self._take(frame, self._held) or committed
+                    if len(self._held) > _MAX_HELD_FRAMES:
+                        raise UpstreamProtocol("The target sent frame after frame without content.")
+        except TimeoutError:
+            raise DeadlineExceeded("The budget ran out before the first content of the answer.") from None
+
+    async def relay(self) -> AsyncIterator[bytes]:
+        """Yield the bytes to send on, the held ones first, and end after `[DONE]`.
+
+        Raises:
+            UpstreamCut: The stream ended without `[DONE]`, or fell silent past the idle timeout.
+            UpstreamRefused: The target sent an error event.
+            UpstreamProtocol: What it sent is not the protocol's.
+        """
+        out, self._held = self._held, []
+        while True:
+            if out:
+                yield b"".join(out)
+            if self._done:
+                return
+            try:
+                async with asyncio.timeout(self._idle_timeout_s):
+                    frames = await self._next_frames()
+            except TimeoutError:
+                raise UpstreamCut(f"The target fell silent for {self._idle_timeout_s:g} s in its answer.") from None
+            out = []
+            if frames is None:
+                if self.facts.finish_reason is None:
+                    raise UpstreamCut("The target's answer ended in the middle.")
+                frames = [_END]  # some servers leave out the closing mark; the answer is complete all the same
+            try:
+                for frame in frames:
+                    self._take(frame, out)
+            except TidegateError:
+                if out:
+                    yield b"".join(out)
+                raise
+
+    async def aclose(self) -> None:
+        """Let the connection go; before the end of the answer this is what tells the target to stop."""
+        await self._stream.aclose()  # type: ignore[union-attr]  # ours is always an async stream
+
+    async def _next_frames(self) -> list[SseFrame] | None:
+        """Return the frames the next bytes complete, or `None` at the end."""
+        try:
+            chunk = await anext(self._chunks)
+        except StopAsyncIteration:
+            return self._decoder.close() or None
+        except httpx.TransportError as exc:
+            raise UpstreamCut(f"The connection to the target ended in the middle ({type(exc).__name__}).") from None
+        return self._decoder.feed(chunk)
+
+    def _take(self, frame: SseFrame, out: list[bytes]) -> bool:
+        """Append what the caller shall see of a frame; return whether it commits the answer."""
+        if frame.data is None:
+            out.append(frame.raw)
+            return False
+        if frame.is_done:
+            self._done = True
+            out.append(frame.raw)
+            return False
+        try:
+            chunk = parse_answer(frame.data)
+        except UpstreamProtocol:
+            self.facts.unreadable += 1  # one garbled frame is left out; many are no stream any more
+            if self.facts.unreadable > _MAX_UNREADABLE_FRAMES:
+                raise
+            return False
+        facts = chunk_facts(chunk)
+        if facts.error is not None:
+            raise refused(facts.error, status=None)
+        self.facts.add(facts)
+        if not (facts.usage_only and not self._wants_usage):
+            out.append(self._renamed(frame, chunk))
+        return facts.content
+
+    def _renamed(self, frame: SseFrame, chunk: dict[str, Any]) -> bytes:
+        if chunk.get("model") in (None, self._public_model) or frame.data is None:
+            return frame.raw
+        one_line = frame.data.replace(b"\n", b" ")
+        return sse.encode_data(splice(one_line, {"model": orjson.dumps(self._public_model)}))
+
+
+def parse_answer(data: bytes) -> dict[str, Any]:
+    """Parse one JSON document of a target's answer.
+
+    Raises:
+        UpstreamProtocol: It is not a JSON object.
+    """
+    try:
+        parsed = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        raise UpstreamProtocol("The target's answer is not JSON.") from None
+    if not isinstance(parsed, dict):
+        raise UpstreamProtocol("The target's answer is not a JSON object.")
+    return parsed
+
+
+def refused(error: Any, *, status: int | None) -> TidegateError:
+    """Turn a target's own error object into ours, its words kept for the caller and for nobody else."""
+    message = error.get("message") if isinstance(error, dict) else None
+    text = message[:_MAX_MESSAGE_CHARS] if isinstance(message, str) else "The target refused without saying why."
+    return UpstreamRefused.answering(text, status)

@@ -1,0 +1,65 @@
+"""The control door: probes and state polls. It only GETs paths that the code names, so it carries no request bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import httpx
+
+from gateway.egress.endpoint import Endpoint
+from inference_protocol.errors import UpstreamProtocol, UpstreamUnreachable
+
+MAX_ANSWER_BYTES = 1 << 20
+
+
+class ControlDoor:
+    """Reads small documents from one endpoint."""
+
+    def __init__(
+        self, endpoint: Endpoint, transport: httpx.AsyncBaseTransport, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Bind the door.
+
+        Args:
+            endpoint: Where it leads.
+            transport: Its connections, apart from those of requests.
+            headers: The endpoint's credential, where it has one.
+        """
+        self._endpoint = endpoint
+        self._transport = transport
+        self._headers = dict(headers or {})
+
+    async def get(self, path: str, *, timeout_s: float) -> bytes:
+        """Return the body of a 200 answer.
+
+        Raises:
+            UpstreamUnreachable: No answer in time.
+            UpstreamProtocol: An answer with another status, or one that is too large.
+        """
+        request = httpx.Request("GET", self._endpoint.url(path), headers=self._headers)
+        try:
+            async with asyncio.timeout(timeout_s):
+                response = await self._transport.handle_async_request(request)
+                try:
+                    return await self._read(response)
+                finally:
+                    await response.stream.aclose()  # type: ignore[union-attr]  # ours is always an async stream
+        except (TimeoutError, httpx.TransportError) as exc:
+            raise UpstreamUnreachable(f"{self._endpoint.text} did not answer: {type(exc).__name__}.") from None
+
+    async def aclose(self) -> None:
+        """Close the transport."""
+        await self._transport.aclose()
+
+    async def _read(self, response: httpx.Response) -> bytes:
+        if response.status_code != 200:
+            raise UpstreamProtocol(f"{self._endpoint.text} answered a probe with {response.status_code}.")
+        body = b""
+        async for chunk in response.stream:  # type: ignore[union-attr]  # ours is always an async stream
+            body += chunk
+            if len(body) > MAX_ANSWER_BYTES:
+                raise UpstreamProtocol(
+                    f"{self._endpoint.text} answered a probe with more than {MAX_ANSWER_BYTES} bytes."
+                )
+        return body

@@ -1,0 +1,110 @@
+"""httpx's transport interface over aiohttp's connections: the seam of the one and about the speed of the other.
+
+The session carries nothing of its own: no cookies, no environment, no default headers, no redirects, no decompression.
+Failures are told apart by what the other side can have seen, since that decides what may be tried again:
+`ConnectError` and `ConnectTimeout` mean that not a byte of the request left; everything else means that some may have.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import httpx
+from yarl import URL
+
+from gateway.egress.endpoint import Endpoint
+
+_NO_DEFAULT_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
+
+
+class AiohttpTransport(httpx.AsyncBaseTransport):
+    """Sends requests to one endpoint through a pool of its own."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        connect_timeout_s: float,
+        max_connections: int,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """Prepare the pool; the first request opens it, inside the event loop that it belongs to."""
+        self._endpoint = endpoint
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s)
+        self._max_connections = max_connections
+        self._tls = tls
+        self._session: aiohttp.ClientSession | None = None
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send and return as soon as the response head is there; the body is read from `response.stream`.
+
+        Raises:
+            httpx.ConnectError: No connection was made.
+            httpx.ConnectTimeout: No connection was made in time.
+            httpx.RemoteProtocolError: The connection ended or the head could not be read.
+            httpx.ReadError: Any other failure after connecting.
+        """
+        session = self._session or self._open()
+        try:
+            answer = await session.request(
+                request.method,
+                URL(str(request.url), encoded=True),
+                headers=[(key.decode("latin-1"), value.decode("latin-1")) for key, value in request.headers.raw],
+                data=request.content or None,
+                allow_redirects=False,
+            )
+        except aiohttp.ConnectionTimeoutError as exc:
+            raise httpx.ConnectTimeout("no connection in time", request=request) from exc
+        except aiohttp.ClientConnectorError as exc:
+            raise httpx.ConnectError(type(exc.os_error).__name__, request=request) from exc
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientResponseError, aiohttp.ClientPayloadError) as exc:
+            raise httpx.RemoteProtocolError(type(exc).__name__, request=request) from exc
+        except (aiohttp.ClientError, OSError) as exc:
+            raise httpx.ReadError(type(exc).__name__, request=request) from exc
+        return httpx.Response(answer.status, headers=list(answer.raw_headers), stream=_Body(answer), request=request)
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def _open(self) -> aiohttp.ClientSession:
+        connector: aiohttp.BaseConnector
+        if self._endpoint.socket_path is not None:
+            connector = aiohttp.UnixConnector(self._endpoint.socket_path, limit=self._max_connections)
+        else:
+            secure: Any = self._tls if self._tls is not None else True
+            connector = aiohttp.TCPConnector(limit=self._max_connections, ssl=secure, ttl_dns_cache=30)
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+            auto_decompress=False,
+            raise_for_status=False,
+            skip_auto_headers=_NO_DEFAULT_HEADERS,
+            timeout=self._timeout,
+        )
+        return self._session
+
+
+class _Body(httpx.AsyncByteStream):
+    """The body as it arrives, chunk by chunk; closing it before its end closes the connection."""
+
+    def __init__(self, answer: aiohttp.ClientResponse) -> None:
+        self._answer = answer
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._answer.content.iter_any():
+                yield chunk
+        except aiohttp.ClientPayloadError as exc:
+            raise httpx.RemoteProtocolError(type(exc).__name__) from exc
+        except (aiohttp.ClientError, OSError) as exc:
+            raise httpx.ReadError(type(exc).__name__) from exc
+
+    async def aclose(self) -> None:
+        self._answer.close()

@@ -1,0 +1,113 @@
+"""One request on its way through the gateway: what each hop adds, for the settlement at the end to account for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from opentelemetry.trace import Span
+
+from gateway.dispatch.attempt import Answer
+from gateway.identity import Principal
+from inference_protocol import telemetry_names as names
+from inference_protocol.errors import TidegateError
+from inference_protocol.outcome import Outcome
+from inference_protocol.request import InferenceRequest
+from routing_policies.policy.loader import LoadedPolicy
+from routing_policies.snapshot import Snapshot
+from routing_policies.verdict import Verdict
+from routing_policies.view import RequestView
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A request with everything that its decision was made from, and the decision."""
+
+    request: InferenceRequest
+    view: RequestView
+    policy: LoadedPolicy
+    snapshot: Snapshot
+    verdict: Verdict
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt on one target.
+
+    Attributes:
+        started_at, first_content_at, ended_at: Monotonic seconds.
+        in_flight: Attempts at the target when it began, this one included.
+        bytes_out: Length of the body that was sent.
+        error: Code of the error it ended with.
+    """
+
+    target: str
+    started_at: float
+    span: Span
+    in_flight: int
+    bytes_out: int = 0
+    first_content_at: float | None = None
+    ended_at: float | None = None
+    outcome: Outcome | None = None
+    error: str | None = None
+    answer: Answer | None = None
+
+    def end(self, now: float, outcome: Outcome, error: str | None = None) -> None:
+        """Say how it ended."""
+        self.ended_at = now
+        self.outcome = outcome
+        self.error = error
+
+    def at_once(self, now: float) -> bool:
+        """Whether it failed so soon that the target cannot have worked on it."""
+        return now - self.started_at < 0.05
+
+    def close_span(self) -> None:
+        """End the span with what became known."""
+        if self.outcome is not None:
+            self.span.set_attribute(names.OUTCOME, self.outcome.value)
+        self.span.end()
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request and all that happens to it.
+
+    Attributes:
+        request_id: Ours; also the id of its decision.
+        client_request_id: What the caller calls it, where it said so.
+        received_at: Monotonic seconds.
+        received_wall_s: Seconds since the epoch, for records.
+        span: The SERVER span.
+        decided: Set once the decision is made; reading it before is a fault.
+        parts_ms: Milliseconds that each part of the way took (`parse`, `scan`, `decide`, `record`).
+        committed_at: Monotonic seconds when the response head went to the caller.
+    """
+
+    request_id: str
+    client_request_id: str | None
+    received_at: float
+    received_wall_s: float
+    span: Span
+    principal: Principal | None = None
+    verdict_of: Decided | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+    parts_ms: dict[str, float] = field(default_factory=dict)
+    committed_at: float | None = None
+    outcome: Outcome | None = None
+    error: TidegateError | None = None
+
+    @property
+    def decided(self) -> Decided:
+        """The decision.
+
+        Raises:
+            RuntimeError: It has not been made yet.
+        """
+        if self.verdict_of is None:
+            raise RuntimeError("the request has not been decided")
+        return self.verdict_of
+
+    def fail(self, error: TidegateError) -> None:
+        """Note the error that the caller is told of."""
+        self.error = error
+        self.outcome = Outcome.of(error)

@@ -1,0 +1,64 @@
+"""Who calls: a key's principal, or `local` where no keys are set and only this machine can connect."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gateway.settings import ApiKey, Auth
+from inference_protocol import headers as header
+from inference_protocol.errors import AuthenticationFailed
+from routing_policies.signals.label import NOTHING, Component
+from routing_policies.view import Tenant
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """An authenticated caller.
+
+    Attributes:
+        id: The key's public id, or `local`.
+        key_label: What everything sent with this key is labelled at least.
+    """
+
+    id: str
+    tenant: Tenant
+    key_label: Component = NOTHING
+
+
+LOCAL = Principal("local", Tenant("local", frozenset({"inference"})))
+
+
+class Identity:
+    """Tells callers apart by their bearer token."""
+
+    def __init__(self, auth: Auth) -> None:
+        """Index the keys by their public ids."""
+        self._keys = {key.id: key for key in auth.keys}
+
+    def identify(self, headers: Mapping[str, str]) -> Principal:
+        """Return the caller.
+
+        Raises:
+            AuthenticationFailed: Keys are set and the request carries none of them.
+        """
+        if not self._keys:
+            return LOCAL
+        scheme, _, token = headers.get(header.AUTHORIZATION, "").partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            raise AuthenticationFailed("Send `Authorization: Bearer <key id>.<secret>`.", param=header.AUTHORIZATION)
+        key_id, _, secret = token.strip().partition(".")
+        digest = hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
+        key = self._keys.get(key_id)
+        # Compared also when the id is unknown, so that timing does not tell which ids exist.
+        matches = hmac.compare_digest(digest, key.secret_sha256 if key else "0" * 64)
+        if key is None or not matches:
+            raise AuthenticationFailed("This key is not known.", param=header.AUTHORIZATION)
+        return _principal(key)
+
+
+def _principal(key: ApiKey) -> Principal:
+    tenant = Tenant(key.tenant, frozenset(key.roles), key.residency)
+    return Principal(key.id, tenant, Component(key.level, frozenset(key.data_tags)))

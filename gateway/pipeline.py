@@ -1,0 +1,141 @@
+"""Steps 2 to 6 of the way of a request, in order. Each is one call into the room that knows how."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from opentelemetry.trace import SpanKind, Tracer
+
+import observability
+from gateway.dispatch.attempt import Answer
+from gateway.dispatch.dispatcher import Dispatcher
+from gateway.exchange import Decided, Exchange
+from gateway.identity import Identity
+from gateway.measure import Measurer
+from gateway.policies import PolicyHolder
+from gateway.records.builders import decision_record
+from gateway.records.log import RecordLog
+from gateway.targets.registry import Targets
+from inference_protocol import telemetry_names as names
+from inference_protocol.errors import RecordFailed
+from inference_protocol.request import InferenceRequest
+from routing_policies.decide import decide
+from routing_policies.eligibility import needs_exact_count
+from routing_policies.policy.model import Kind
+from routing_policies.refusal import refusal
+from routing_policies.snapshot import Snapshot
+from routing_policies.view import RequestView
+
+
+class Pipeline:
+    """From a parsed request to an answer that has committed."""
+
+    def __init__(  # noqa: PLR0913  # the wiring of the way, called in one place
+        self,
+        identity: Identity,
+        policies: PolicyHolder,
+        measurer: Measurer,
+        targets: Targets,
+        records: RecordLog,
+        dispatcher: Dispatcher,
+        tracer: Tracer,
+        *,
+        clock: Callable[[], float],
+        new_seed: Callable[[], int],
+    ) -> None:
+        """Wire the rooms; `clock` gives monotonic seconds, `new_seed` what a verdict may draw from."""
+        self._identity = identity
+        self._policies = policies
+        self._measurer = measurer
+        self._targets = targets
+        self._records = records
+        self._dispatcher = dispatcher
+        self._tracer = tracer
+        self._clock = clock
+        self._new_seed = new_seed
+
+    def identify(self, exchange: Exchange, headers: Mapping[str, str]) -> None:
+        """Step 2: who calls.
+
+        Raises:
+            AuthenticationFailed: Nobody we know.
+        """
+        exchange.principal = self._identity.identify(headers)
+
+    async def decide(self, exchange: Exchange, request: InferenceRequest, headers: Mapping[str, str]) -> Decided:
+        """Steps 3 and 4: measure, then decide.
+
+        Raises:
+            InvalidHeader: A header cannot be read.
+        """
+        assert exchange.principal is not None, "identify comes first"
+        policy = self._policies.current
+        started_ns = time.time_ns()
+        with _timed(exchange, "scan"):
+            view = await self._measurer.view(request, headers, exchange.principal, policy, exchange.received_at)
+        with _timed(exchange, "decide"):
+            snapshot = self._snapshot(view)
+            if self._measurer.counts_exactly and needs_exact_count(policy, view, snapshot):
+                view = await self._measurer.counted(request, view)
+                snapshot = self._snapshot(view)
+            verdict = decide(policy, view, snapshot)
+        decided = Decided(request, view, policy, snapshot, verdict)
+        exchange.verdict_of = decided
+        self._trace_decision(exchange, decided, started_ns)
+        return decided
+
+    async def answer(self, exchange: Exchange) -> Answer:
+        """Steps 5 and 6: write the decision down, then make attempts until one commits.
+
+        Raises:
+            TidegateError: Nothing may answer, or everything that may has failed.
+        """
+        decided = exchange.decided
+        allowed = [e.target for e in decided.verdict.eligible]
+        with _timed(exchange, "record"):
+            try:
+                await self._records.write_before_egress(decision_record(exchange))
+            except RecordFailed:
+                # What cannot be written down may not leave this box.
+                allowed = [name for name in allowed if decided.policy.policy.targets[name].kind is Kind.EDGE]
+                if decided.verdict.eligible and not allowed:
+                    raise
+        if not allowed:
+            raise refusal(decided.verdict, decided.policy)
+        return await self._dispatcher.first_to_commit(exchange, tuple(allowed))
+
+    def _snapshot(self, view: RequestView) -> Snapshot:
+        return self._targets.snapshot(view.model, view.size, view.output_cap, now=self._clock(), seed=self._new_seed())
+
+    def _trace_decision(self, exchange: Exchange, decided: Decided, started_ns: int) -> None:
+        verdict = decided.verdict
+        span = observability.child(
+            self._tracer,
+            exchange.span,
+            f"route {decided.policy.policy.name}",
+            SpanKind.INTERNAL,
+            started_ns,
+            {
+                names.POLICY_NAME: decided.policy.policy.name,
+                names.POLICY_DIGEST: decided.policy.digest,
+                names.LABEL_CLASS: verdict.label.level.word,
+                names.LABEL_TAGS: sorted(verdict.label.tags),
+                names.TARGET: verdict.eligible[0].target if verdict.eligible else "none",
+                names.REASON: verdict.reason,
+                names.SCORE_LATENCY: verdict.scores.latency,
+                names.SCORE_PRIVACY: verdict.scores.privacy,
+                names.SCORE_SIZE: verdict.scores.size,
+            },
+        )
+        span.end()
+
+
+@contextmanager
+def _timed(exchange: Exchange, part: str) -> Iterator[None]:
+    started = time.perf_counter()
+    try:
+        yield
+    finally:
+        exchange.parts_ms[part] = (time.perf_counter() - started) * 1000

@@ -1,0 +1,313 @@
+"""How this installation runs: addresses, targets and how to reach them, limits. What may go where is the policy's."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+from gateway.egress.endpoint import Endpoint
+from routing_policies.signals.label import DataClass
+
+DEFAULT_MODEL = "smollm2-135m-instruct"
+STAND_IN_PORT = 8090
+Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Listen(_Frozen):
+    """An address to listen on."""
+
+    host: str = "127.0.0.1"
+    port: Port = 8080
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+class TargetProtocol(StrEnum):
+    """What a target speaks beside OpenAI's API."""
+
+    TIDEGATE = "tidegate"
+    OPENAI = "openai"
+
+
+class Credential(_Frozen):
+    """A bearer token for one target, read from a file or the environment, never written in the settings."""
+
+    file: Path | None = None
+    env: str | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.file is None) == (self.env is None):
+            raise ValueError("give exactly one of `file` and `env`")
+        return self
+
+    def read(self) -> SecretStr:
+        """Return the token.
+
+        Raises:
+            ValueError: The file cannot be read, the variable is not set, or what is there is empty.
+        """
+        if self.file is not None:
+            try:
+                token = self.file.read_text(encoding="utf-8").strip()
+            except OSError as exc:
+                raise ValueError(f"the credential file {self.file} cannot be read: {exc.strerror}") from None
+        else:
+            token = os.environ.get(self.env or "", "").strip()
+        if not token:
+            raise ValueError(f"the credential in {self.file or self.env} is empty")
+        return SecretStr(token)
+
+
+class TargetCapabilities(_Frozen):
+    """What a target's models can do, where the target cannot say so itself."""
+
+    tools: bool = True
+    json_schema: bool = True
+    images: bool = False
+    audio: bool = False
+    logprobs: bool = True
+
+
+class TargetSettings(_Frozen):
+    """How to reach one target.
+
+    Attributes:
+        endpoints: `unix:/path`, `http://host:port` or `https://host:port`.
+        protocol: `tidegate` for runtimes of ours, which report their load; `openai` for everything else.
+        models: Public model name to the name the target serves it under.
+        window: Tokens of prompt and answer together, where the target cannot say so itself.
+        forward_trace: Whether `traceparent` goes along; by default only to runtimes of ours.
+    """
+
+    endpoints: tuple[str, ...] = Field(min_length=1, max_length=1)
+    protocol: TargetProtocol = TargetProtocol.OPENAI
+    models: dict[str, str] = Field(min_length=1)
+    credential: Credential | None = None
+    window: int | None = Field(default=None, gt=0)
+    max_n: int = Field(default=1, gt=0)
+    capabilities: TargetCapabilities = TargetCapabilities()
+    forward_trace: bool | None = None
+    max_connections: int = Field(default=256, gt=0)
+
+    @field_validator("endpoints")
+    @classmethod
+    def _readable(cls, endpoints: tuple[str, ...]) -> tuple[str, ...]:
+        for endpoint in endpoints:
+            Endpoint.parse(endpoint)
+        return endpoints
+
+    @property
+    def sends_trace(self) -> bool:
+        """Whether the trace context goes to this target."""
+        return self.protocol is TargetProtocol.TIDEGATE if self.forward_trace is None else self.forward_trace
+
+    def credential_headers(self) -> dict[str, str]:
+        """Read the target's `Authorization` header; without a credential no header is sent at all.
+
+        Raises:
+            ValueError: The credential cannot be read.
+        """
+        if self.credential is None:
+            return {}
+        return {"authorization": f"Bearer {self.credential.read().get_secret_value()}"}
+
+
+class ApiKey(_Frozen):
+    """A caller's key: `<id>.<secret>` as a bearer token, of which only the secret's sha256 is kept here."""
+
+    id: str = Field(pattern=r"^[A-Za-z0-9_-]{4,64}$")
+    secret_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    tenant: str = Field(min_length=1, max_length=128)
+    data_class: Literal["public", "internal", "confidential", "restricted"] | None = None
+    data_tags: tuple[str, ...] = ()
+    residency: str = ""
+    roles: tuple[str, ...] = ("inference",)
+
+    @property
+    def level(self) -> DataClass | None:
+        """The class that everything sent with this key has at least."""
+        return None if self.data_class is None else DataClass.from_word(self.data_class)
+
+
+class Auth(_Frozen):
+    """Who may call. Without keys every caller is the principal `local`, which only a loopback address allows."""
+
+    keys: tuple[ApiKey, ...] = ()
+
+
+class Limits(_Frozen):
+    """Bounds on what is taken in and given back."""
+
+    body_bytes: int = Field(default=32 << 20, gt=0)
+    answer_bytes: int = Field(default=32 << 20, gt=0)
+    concurrent_requests: int = Field(default=1024, gt=0)
+
+
+class TimeoutSettings(_Frozen):
+    """Bounds on waiting, in seconds, beside the callers' own budgets."""
+
+    connect_s: float = Field(default=2.0, gt=0)
+    first_content_s: float = Field(default=120.0, gt=0)
+    total_s: float = Field(default=600.0, gt=0)
+    idle_s: float = Field(default=60.0, gt=0)
+    drain_s: float = Field(default=30.0, ge=0)
+
+
+class TelemetrySettings(_Frozen):
+    """Where traces go beside the files in the state folder."""
+
+    otlp_endpoint: str | None = None
+    sample_ratio: float = Field(default=1.0, ge=0.0, le=1.0)
+    trust_inbound_trace: bool = False
+
+
+class RecordSettings(_Frozen):
+    """How decision and outcome records are kept."""
+
+    durability: Literal["process", "disk"] = "process"
+    max_bytes: int = Field(default=64 << 20, gt=0)
+    files: int = Field(default=8, gt=0)
+
+
+class EdgeRuntimeSettings(_Frozen):
+    """The edge runtime that `tidegate up` and `tidegate edge serve` start."""
+
+    model: str = "smollm2-135m-instruct-int8"
+    slots: int = Field(default=4, gt=0)
+    context: int = Field(default=2048, gt=0)
+    threads: int | None = Field(default=None, gt=0)
+    waiting_limit: int = Field(default=64, ge=0)
+
+
+class CloudRuntimeSettings(_Frozen):
+    """The cloud stand-in that `tidegate up` starts while the target `cloud` points at this machine."""
+
+    model: str = "smollm2-135m-instruct-f32"
+    waiting_limit: int = Field(default=16, ge=0)
+
+
+def default_state_dir() -> Path:
+    """`TIDEGATE_STATE_DIR`, or the user's state folder by the XDG base directory specification."""
+    named = os.environ.get("TIDEGATE_STATE_DIR")
+    if named:
+        return Path(named).expanduser().absolute()
+    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(base) / "tidegate"
+
+
+class Settings(_Frozen):
+    """The root of the settings file.
+
+    Attributes:
+        policy: A built-in policy's name, or the path of a policy file.
+        default_model: The public model that `auto` stands for.
+        targets: By name; the policy says what may go to each. `edge` and `cloud` exist unless set to null.
+    """
+
+    state_dir: Path = Field(default_factory=default_state_dir)
+    listen: Listen = Listen()
+    policy: str = "balanced"
+    default_model: str = DEFAULT_MODEL
+    targets: dict[str, TargetSettings] = Field(default_factory=dict)
+    auth: Auth = Auth()
+    limits: Limits = Limits()
+    timeouts: TimeoutSettings = TimeoutSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    records: RecordSettings = RecordSettings()
+    edge: EdgeRuntimeSettings = EdgeRuntimeSettings()
+    cloud: CloudRuntimeSettings = CloudRuntimeSettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _built_in_targets(cls, data: Any) -> Any:
+        """Fill in the two default targets, and the fields that a file leaves out of them."""
+        if not isinstance(data, dict):
+            return data
+        state_dir = Path(data.get("state_dir") or default_state_dir())
+        given = data.get("targets") or {}
+        if not isinstance(given, dict):
+            return data
+        merged: dict[str, Any] = {}
+        for name, defaults in _default_targets(state_dir).items():
+            own = given.get(name, {})
+            if own is not None:
+                merged[name] = {**defaults, **own} if isinstance(own, dict) else own
+        merged.update({name: own for name, own in given.items() if name not in merged and own is not None})
+        return {**data, "targets": merged}
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if not self.listen.is_loopback and not self.auth.keys:
+            raise ValueError(
+                f"listen.host {self.listen.host!r} can be reached from other machines, so `auth.keys` must name at "
+                "least one key; or listen on 127.0.0.1"
+            )
+        served = {model for target in self.targets.values() for model in target.models}
+        if self.default_model not in served:
+            raise ValueError(f"default_model {self.default_model!r} is served by no target; there are {sorted(served)}")
+        ids = [key.id for key in self.auth.keys]
+        if len(set(ids)) != len(ids):
+            raise ValueError("auth.keys: two keys have the same id")
+        return self
+
+    @property
+    def models_dir(self) -> Path:
+        """Where models lie."""
+        return self.state_dir / "models"
+
+    @property
+    def edge_socket(self) -> Path:
+        """The socket of the edge runtime started here."""
+        return self.state_dir / "run" / "edge.sock"
+
+    @property
+    def traces_dir(self) -> Path:
+        """Where spans are written as lines of OTLP JSON."""
+        return self.state_dir / "traces"
+
+    @property
+    def records_dir(self) -> Path:
+        """Where decision and outcome records are written."""
+        return self.state_dir / "records"
+
+    @property
+    def stand_in_port(self) -> int | None:
+        """The port that `tidegate up` starts the cloud stand-in on, or `None` where `cloud` is somebody else's.
+
+        It is ours to start while the target speaks our runtimes' protocol at 127.0.0.1.
+        """
+        cloud = self.targets.get("cloud")
+        if cloud is None or cloud.protocol is not TargetProtocol.TIDEGATE:
+            return None
+        base = Endpoint.parse(cloud.endpoints[0]).base
+        return base.port if base.host == "127.0.0.1" else None
+
+
+def _default_targets(state_dir: Path) -> dict[str, dict[str, Any]]:
+    models = {DEFAULT_MODEL: DEFAULT_MODEL}
+    return {
+        "edge": {
+            "endpoints": [f"unix:{(state_dir / 'run' / 'edge.sock').absolute()}"],
+            "protocol": "tidegate",
+            "models": models,
+        },
+        "cloud": {"endpoints": [f"http://127.0.0.1:{STAND_IN_PORT}"], "protocol": "tidegate", "models": models},
+    }

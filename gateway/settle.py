@@ -1,0 +1,115 @@
+"""Step 8: one place where every request is settled, once, however it ended."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from opentelemetry.trace import StatusCode
+
+from gateway.exchange import Attempt, Decided, Exchange
+from gateway.records.builders import outcome_record
+from gateway.records.log import RecordLog
+from gateway.targets.registry import Targets
+from inference_protocol import telemetry_names as names
+from inference_protocol.errors import RecordFailed
+from inference_protocol.outcome import Outcome
+from routing_policies.latency_model import Attempted, observe
+
+logger = logging.getLogger(__name__)
+
+
+class Settlement:
+    """Ends attempts and spans, teaches the latency model, writes the outcome record."""
+
+    def __init__(self, targets: Targets, records: RecordLog, *, clock: Callable[[], float]) -> None:
+        """Wire the rooms that are told; `clock` gives monotonic seconds."""
+        self._targets = targets
+        self._records = records
+        self._clock = clock
+
+    def settle(self, exchange: Exchange) -> None:
+        """Account for a request that is over."""
+        now = self._clock()
+        if exchange.outcome is None:
+            exchange.outcome = Outcome.OK
+        for attempt in exchange.attempts:
+            if attempt.ended_at is None:
+                self._end_open(attempt, exchange, now)
+            self._teach(attempt, exchange)
+        self._mark_span(exchange)
+        try:
+            self._records.write(outcome_record(exchange, now))
+        except RecordFailed as exc:
+            logger.error("the outcome of %s could not be recorded: %s", exchange.request_id, exc)
+
+    def _end_open(self, attempt: Attempt, exchange: Exchange, now: float) -> None:
+        """End the attempt whose answer committed; it ended as the request did."""
+        assert exchange.outcome is not None
+        attempt.end(now, exchange.outcome, exchange.error.code if exchange.error else None)
+        self._targets[attempt.target].leave()
+        span = attempt.span
+        if attempt.first_content_at is not None:
+            span.set_attribute(names.GEN_AI_TIME_TO_FIRST_CHUNK, attempt.first_content_at - attempt.started_at)
+        if attempt.answer is not None:
+            facts = attempt.answer.facts
+            if facts.finish_reason is not None:
+                span.set_attribute(names.GEN_AI_RESPONSE_FINISH_REASONS, [facts.finish_reason])
+            if facts.usage is not None:
+                span.set_attribute(names.GEN_AI_INPUT_TOKENS, facts.usage.prompt_tokens)
+                span.set_attribute(names.GEN_AI_OUTPUT_TOKENS, facts.usage.completion_tokens)
+                span.set_attribute(names.GEN_AI_CACHED_TOKENS, facts.usage.cached_tokens)
+        if exchange.error is not None:
+            span.set_attribute(names.ERROR_TYPE, exchange.error.error_type)
+            span.set_status(StatusCode.ERROR)
+        attempt.close_span()
+
+    def _teach(self, attempt: Attempt, exchange: Exchange) -> None:
+        """Let the latency model learn from an attempt, also from one that was given up: it took at least that long."""
+        if exchange.verdict_of is None:
+            return
+        target = self._targets[attempt.target]
+        before = exchange.decided.snapshot.targets[attempt.target]
+        attempted = _attempted(attempt, exchange.decided)
+        if attempted is not None:
+            target.observations = observe(target.observations, before.prediction, attempted)
+
+    def _mark_span(self, exchange: Exchange) -> None:
+        span = exchange.span
+        assert exchange.outcome is not None
+        span.set_attribute(names.REQUEST_ID, exchange.request_id)
+        span.set_attribute(names.OUTCOME, exchange.outcome.value)
+        for part, ms in exchange.parts_ms.items():
+            span.set_attribute(f"tidegate.{part}_ms", ms)
+        if exchange.committed_at is not None:
+            span.set_attribute(names.TARGET, exchange.attempts[-1].target)
+        if exchange.error is not None:
+            span.set_attribute(names.ERROR_TYPE, exchange.error.error_type)
+
+
+def _attempted(attempt: Attempt, decided: Decided) -> Attempted | None:
+    """What the latency model learns from an attempt; nothing from one that the target refused or never saw."""
+    assert attempt.ended_at is not None
+    taught = attempt.answer is not None or attempt.outcome in {Outcome.CLIENT_CLOSED, Outcome.DEADLINE_EXCEEDED}
+    if not taught:
+        return None
+    ttft_ms: float | None = None
+    if attempt.first_content_at is not None and decided.request.stream:
+        ttft_ms = (attempt.first_content_at - attempt.started_at) * 1000
+    total_ms = (attempt.ended_at - attempt.started_at) * 1000
+    tokens: int | None = None
+    if attempt.answer is not None:
+        facts = attempt.answer.facts
+        if facts.timings is not None:
+            # The target's own account leaves out the time that a slow reader took.
+            own_ms = facts.timings.queue_ms + facts.timings.prefill_ms + facts.timings.decode_ms
+            total_ms = min(total_ms, max(own_ms, ttft_ms or 0.0))
+        tokens = facts.usage.completion_tokens if facts.usage is not None else facts.chunks or None
+    return Attempted(
+        in_flight=attempt.in_flight,
+        ttft_ms=ttft_ms,
+        total_ms=total_ms,
+        complete=attempt.outcome is Outcome.OK,
+        output_tokens=tokens,
+        output_cap=decided.view.output_cap,
+    )

@@ -1,0 +1,104 @@
+"""One server loop for all our programs: serve until a signal or a failure, drain, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from serving.listener import Listener
+
+# What answers get, once their work was cancelled, to say so to their clients.
+_CLOSING_TIMEOUT_S = 5
+# Longer than our own clients keep a connection they do not use, so that they are never the ones to find it closed.
+_KEEP_ALIVE_S = 75
+
+_logger = logging.getLogger(__name__)
+
+
+def _nothing() -> None:
+    """Nothing to hurry along."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a program comes to its end.
+
+    Attributes:
+        drain: Takes no new requests and returns when the running ones have finished, or their time is up.
+        hurry: Called at a second signal: ends the running requests too.
+        failed: Set by the program when it cannot go on.
+    """
+
+    drain: Callable[[], Awaitable[None]]
+    hurry: Callable[[], None] = _nothing
+    failed: asyncio.Event | None = None
+
+
+def serve_until_signal(app: ASGIApp, listener: Listener, ending: Ending) -> None:
+    """Serve `app` until SIGTERM, SIGINT or its own failure.
+
+    The first signal drains. `/readyz` says so while connections are still taken, so that a load balancer sees it.
+    """
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=_CLOSING_TIMEOUT_S,
+    )
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        runner.run(_serve(_Server(config, listener), ending))
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to us: uvicorn's handler closes the door at once, before `/readyz` could say that it will."""
+
+    def __init__(self, config: uvicorn.Config, listener: Listener) -> None:
+        super().__init__(config)
+        self.listener = listener
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        _logger.info("Serving %s", self.listener.address)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def _serve(server: _Server, ending: Ending) -> None:
+    stopping = asyncio.Event()
+
+    def on_signal() -> None:
+        if stopping.is_set():
+            ending.hurry()
+        stopping.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    serving = asyncio.create_task(server.serve(sockets=[server.listener.socket]))
+    events = [stopping] if ending.failed is None else [stopping, ending.failed]
+    ends = [asyncio.create_task(event.wait()) for event in events]
+    await asyncio.wait([serving, *ends], return_when=asyncio.FIRST_COMPLETED)
+    for end in ends:
+        end.cancel()
+    if stopping.is_set():
+        _logger.info("Draining")
+        await ending.drain()
+    server.should_exit = True
+    await serving

@@ -1,0 +1,134 @@
+"""Every wrong request gets a 4xx in OpenAI's shape that names the field, and the next request is fine."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.gateway.conftest import HouseFactory
+
+GOOD = {"model": "auto", "messages": [{"role": "user", "content": "hello"}]}
+
+
+def body(**changes: object) -> bytes:
+    return json.dumps({**GOOD, **changes}).encode()
+
+
+BODIES = [
+    (b"{", 400, None),
+    (b"", 400, None),
+    (b"[]", 400, None),
+    (b'{"model": "auto", "messages": NaN}', 400, None),
+    (b'\xff\xfe{"model": "auto"}', 400, None),
+    (b'{"model":"auto","model":"auto","messages":[{"role":"user","content":"x"}]}', 400, "model"),
+    (b'{"a":' * 100 + b"1" + b"}" * 100, 400, None),
+    (body(messages=[]), 400, "messages"),
+    (body(messages="hi"), 400, "messages"),
+    (body(messages=[1]), 400, "messages[0]"),
+    (body(messages=[{"role": "robot", "content": "x"}]), 400, "messages[0].role"),
+    (body(messages=[{"role": "user", "content": 5}]), 400, "messages[0].content"),
+    (body(messages=[{"role": "user"}]), 400, "messages[0].content"),
+    (body(model=7), 400, "model"),
+    (body(model="gpt-9"), 404, "model"),
+    (body(stream="yes"), 400, "stream"),
+    (body(temperature="hot"), 400, "temperature"),
+    (body(temperature=9), 400, "temperature"),
+    (body(top_p=-1), 400, "top_p"),
+    (body(max_tokens=-1), 400, "max_tokens"),
+    (body(max_tokens=1.5), 400, "max_tokens"),
+    (body(max_tokens=True), 400, "max_tokens"),
+    (body(stop=[""]), 400, "stop[0]"),
+    (body(n=0), 400, "n"),
+    (body(tools="x"), 400, "tools"),
+    (body(stream_options=3), 400, "stream_options"),
+    (body(api_base="http://169.254.169.254/"), 400, "api_base"),
+    (body(base_url="http://127.0.0.1:1"), 400, "base_url"),
+    (body(extra_headers={"a": "b"}), 400, "extra_headers"),
+]
+HEADERS = [
+    ("x-latency-budget-ms", "-5"),
+    ("x-latency-budget-ms", "soon"),
+    ("x-latency-budget-ms", "0"),
+    ("x-ttft-budget-ms", "nan"),
+    ("grpc-timeout", "10"),
+    ("x-data-class", "secretish"),
+    ("x-data-class", "public, restricted"),
+    ("x-data-tags", "a b!"),
+]
+
+
+@pytest.mark.parametrize(("raw", "status", "param"), BODIES, ids=[str(i) for i in range(len(BODIES))])
+async def test_a_wrong_body_is_refused_by_name_and_nothing_is_sent(
+    house: HouseFactory, raw: bytes, status: int, param: str | None
+) -> None:
+    async with house() as h:
+        headers = {"content-type": "application/json"}
+        response = await h.gateway.client.post("/v1/chat/completions", content=raw, headers=headers)
+        error = response.json()["error"]
+        assert (response.status_code, error["param"]) == (status, param), error
+        assert error["type"] == "invalid_request_error"
+        assert error["request_id"] == response.headers["x-request-id"]
+        if param is not None:
+            assert param.split(".")[-1].split("[")[0] in error["message"]
+        assert not h.edge.posts
+        assert not h.cloud.posts
+        assert (await h.gateway.chat()).status_code == 200
+
+
+@pytest.mark.parametrize(("name", "value"), HEADERS)
+async def test_a_wrong_header_is_refused_by_name(house: HouseFactory, name: str, value: str) -> None:
+    async with house() as h:
+        response = await h.gateway.chat(headers={name: value})
+        error = response.json()["error"]
+        assert (response.status_code, error["code"], error["param"]) == (400, "invalid_header", name)
+        assert name in error["message"]
+        assert (await h.gateway.chat()).status_code == 200
+
+
+async def test_a_body_of_40_mb_is_a_413_and_the_gateway_goes_on(house: HouseFactory) -> None:
+    async with house() as h:
+        response = await h.gateway.chat("x" * (40 << 20))
+        assert response.status_code == 413
+        assert response.json()["error"]["details"]["limit_bytes"] == 32 << 20
+        assert (await h.gateway.chat()).status_code == 200
+
+
+async def test_a_body_without_a_length_is_bounded_all_the_same(house: HouseFactory) -> None:
+    async with house(limits={"body_bytes": 1000}) as h:
+
+        async def trickle() -> object:
+            for _ in range(20):
+                yield b" " * 100
+
+        response = await h.gateway.client.post("/v1/chat/completions", content=trickle())
+        assert response.status_code == 413
+
+
+async def test_a_compressed_body_is_a_415(house: HouseFactory) -> None:
+    async with house() as h:
+        headers = {"content-encoding": "gzip", "content-type": "application/json"}
+        response = await h.gateway.client.post("/v1/chat/completions", content=b"\x1f\x8b", headers=headers)
+        assert response.status_code == 415
+
+
+async def test_unknown_paths_and_methods_have_the_same_error_shape(house: HouseFactory) -> None:
+    async with house() as h:
+        missing = await h.gateway.client.get("/v1/nothing")
+        wrong = await h.gateway.client.get("/v1/chat/completions")
+        assert (missing.status_code, missing.json()["error"]["code"]) == (404, "not_found")
+        assert (wrong.status_code, wrong.json()["error"]["code"]) == (405, "method_not_allowed")
+
+
+async def test_no_error_message_repeats_the_prompt(house: HouseFactory) -> None:
+    async with house() as h:
+        secret = "canary-4f1b"
+        raw = [
+            body(messages=[{"role": secret, "content": secret}]),
+            body(model=secret, user=secret),
+            b'{"' + secret.encode(),
+        ]
+        for each in raw:
+            response = await h.gateway.client.post("/v1/chat/completions", content=each)
+            assert response.status_code in (400, 404)
+            assert secret not in response.text

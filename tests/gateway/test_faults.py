@@ -1,0 +1,315 @@
+"""What the caller gets when a target misbehaves: one clean answer or one clean error."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from routing_policies.snapshot import Health
+from tests.gateway.conftest import HouseFactory
+from tests.support.running_gateway import until
+from tests.support.scripted_runtime import (
+    DONE_EVENT,
+    USAGE_EVENT,
+    Answer,
+    Received,
+    ScriptedRuntime,
+    event,
+    says,
+    state,
+)
+
+LONG = "word " * 800  # beyond a quarter of the edge window: the balanced policy sends it to the cloud
+
+
+def text_of(stream: str) -> str:
+    chunks = [json.loads(line[6:]) for line in stream.splitlines() if line.startswith("data: {")]
+    return "".join(c["choices"][0]["delta"].get("content", "") for c in chunks if c.get("choices"))
+
+
+async def refuses_503(request: Received) -> None:
+    await request.json_answer(503, {"error": {"message": "busy", "code": "overloaded"}})
+
+
+async def cuts_before_the_head(request: Received) -> None:
+    request.cut()
+
+
+async def cuts_before_content(request: Received) -> None:
+    await request.head()
+    await request.chunk(event(role="assistant", content=""))
+    request.cut()
+
+
+async def ends_before_content(request: Received) -> None:
+    await request.head()
+    await request.chunk(b": ping\n\n")
+    await request.end()
+
+
+async def errors_before_content(request: Received) -> None:
+    await request.head()
+    await request.chunk(event(role="assistant"))
+    await request.chunk(b'data: {"error": {"message": "out of quota", "code": "insufficient_quota"}}\n\n')
+    await request.end()
+
+
+async def answers_html(request: Received) -> None:
+    await request.head(200, "text/html")
+    await request.chunk(b"<html>Please log in</html>")
+    await request.end()
+
+
+async def redirects(request: Received) -> None:
+    await request.json_answer(302, {}, "location: http://127.0.0.1:9/\r\n")
+
+
+FAULTS_BEFORE_CONTENT = [
+    refuses_503,
+    cuts_before_the_head,
+    cuts_before_content,
+    ends_before_content,
+    errors_before_content,
+    answers_html,
+    redirects,
+]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("fault", FAULTS_BEFORE_CONTENT)
+async def test_a_target_that_fails_before_content_is_replaced_within_the_same_request(
+    house: HouseFactory, fault: Answer, stream: bool
+) -> None:
+    if not stream and fault in (ends_before_content, errors_before_content, cuts_before_content):
+        pytest.skip("this fault exists only in streams")
+    cloud = ScriptedRuntime(fault, state(window=8192))
+    async with house(cloud=cloud, edge=ScriptedRuntime(says("from the edge"))) as h:
+        response = await h.gateway.chat(LONG, stream=stream, max_tokens=8)
+        assert h.cloud.posts, "the cloud was not even asked"
+        assert response.status_code == 200
+        assert response.headers["x-tidegate-target"] == "edge"
+        assert response.headers["x-tidegate-reason"].startswith("fallback; from=cloud; error=")
+        if stream:
+            assert text_of(response.text) == "fromtheedge"
+            assert response.text.endswith("data: [DONE]\n\n")
+            assert response.text.count('"role"') == 1, "frames of the failed target reached the caller"
+        else:
+            assert response.json()["choices"][0]["message"]["content"] == "from the edge"
+
+
+async def test_a_stream_that_breaks_after_content_ends_with_one_error_and_no_done(house: HouseFactory) -> None:
+    async def breaks(request: Received) -> None:
+        await request.head()
+        await request.chunk(event(role="assistant", content="Hello wor"))
+        request.cut()
+
+    async with house(cloud=ScriptedRuntime(breaks, state(window=8192))) as h:
+        response = await h.gateway.chat(LONG, stream=True, max_tokens=8)
+        assert response.headers["x-tidegate-target"] == "cloud"
+        frames = [f for f in response.text.split("\n\n") if f]
+        assert text_of(response.text) == "Hello wor"
+        error = json.loads(frames[-1].removeprefix("data: "))["error"]
+        assert error["code"] == "upstream_cut"
+        assert error["request_id"] == response.headers["x-request-id"]
+        assert "[DONE]" not in response.text
+        assert not h.edge.posts, "an answer that has begun must not be asked for again"
+
+
+async def test_frames_before_an_error_event_in_the_same_packet_still_reach_the_caller(house: HouseFactory) -> None:
+    committed = asyncio.Event()
+
+    async def breaks(request: Received) -> None:
+        await request.head()
+        await request.chunk(event(content="one"))
+        await committed.wait()
+        await request.chunk(event(content="two") + b'data: {"error": {"message": "gone"}}\n\n')
+        await request.end()
+
+    async with house(edge=ScriptedRuntime(breaks)) as h:
+        body = {"model": "auto", "messages": [{"role": "user", "content": "hello"}], "stream": True}
+        async with h.gateway.client.stream("POST", "/v1/chat/completions", json=body) as response:
+            committed.set()
+            text = (await response.aread()).decode()
+        assert text_of(text) == "onetwo"
+        assert "upstream_refused" in text
+        assert "[DONE]" not in text
+
+
+async def test_one_garbled_frame_among_good_ones_is_left_out(house: HouseFactory) -> None:
+    async def garbles(request: Received) -> None:
+        await request.head()
+        await request.chunk(event(content="good"))
+        await request.chunk(b'data: {"choices":[{"delta":\n\n')
+        await request.chunk(event(content=" end"))
+        await request.chunk(event(finish_reason="stop") + DONE_EVENT)
+        await request.end()
+
+    async with house(edge=ScriptedRuntime(garbles)) as h:
+        response = await h.gateway.chat(stream=True)
+        assert text_of(response.text) == "good end"
+        assert response.text.endswith("data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("cut", range(1, 60, 7))
+async def test_a_stream_is_relayed_byte_for_byte_however_its_packets_fall(house: HouseFactory, cut: int) -> None:
+    whole = event(content="北京🙂") + event(content="x") + event(finish_reason="stop") + DONE_EVENT
+
+    async def dribbles(request: Received) -> None:
+        await request.head()
+        for start in range(0, len(whole), cut):
+            await request.chunk(whole[start : start + cut])
+        await request.end()
+
+    async with house(edge=ScriptedRuntime(dribbles)) as h:
+        response = await h.gateway.chat(stream=True, stream_options={"include_usage": True})
+        assert response.content == whole
+
+
+async def test_a_caller_sees_the_usage_frame_only_when_it_asked(house: HouseFactory) -> None:
+    async with house() as h:
+        without = await h.gateway.chat(stream=True)
+        asked = await h.gateway.chat(stream=True, stream_options={"include_usage": True})
+        assert USAGE_EVENT not in without.content
+        assert asked.content.count(USAGE_EVENT) == 1
+        assert h.edge.posts[0].json["stream_options"] == {"include_usage": True}, "needed for the account"
+
+
+async def test_the_refusal_of_a_wrong_request_is_the_callers_and_is_not_tried_elsewhere(house: HouseFactory) -> None:
+    async def refuses(request: Received) -> None:
+        await request.json_answer(400, {"error": {"message": "temperature is too hot", "code": "bad"}})
+
+    async with house(edge=ScriptedRuntime(refuses)) as h:
+        response = await h.gateway.chat()
+        assert response.status_code == 400
+        assert response.json()["error"]["code"] == "upstream_refused"
+        assert response.json()["error"]["message"] == "temperature is too hot"
+        assert not h.cloud.posts
+
+
+async def test_first_content_after_the_budget_is_a_504_at_the_budget(house: HouseFactory) -> None:
+    async def never(request: Received) -> None:
+        await request.head()
+        await asyncio.Event().wait()
+
+    async with house(edge=ScriptedRuntime(never), cloud=ScriptedRuntime(never)) as h:
+        response = await h.gateway.chat(stream=True, headers={"x-ttft-budget-ms": "300"})
+        assert response.status_code == 504
+        assert response.json()["error"]["code"] == "deadline_exceeded"
+        async with asyncio.timeout(2):
+            await (h.edge.posts or h.cloud.posts)[0].gone.wait()
+
+
+@pytest.mark.parametrize("moment", ["before the head", "before content", "mid-stream", "not streamed"])
+async def test_a_caller_that_hangs_up_stops_the_work_upstream(house: HouseFactory, moment: str) -> None:
+    reached = asyncio.Event()
+
+    async def hangs(request: Received) -> None:
+        if moment in ("before content", "mid-stream"):
+            await request.head()
+            await request.chunk(event(role="assistant"))
+        if moment == "mid-stream":
+            await request.chunk(event(content="a"))
+        reached.set()
+        await asyncio.Event().wait()
+
+    async with house(edge=ScriptedRuntime(hangs)) as h:
+        call = asyncio.create_task(h.gateway.chat(stream=moment != "not streamed"))
+        async with asyncio.timeout(5):
+            await reached.wait()
+            call.cancel()
+            await h.edge.posts[0].gone.wait()
+        await until(lambda: not h.gateway.app.admission.inside and not h.gateway.app.targets["edge"].in_flight)
+
+
+async def test_an_edge_that_is_down_sends_public_requests_to_the_cloud(house: HouseFactory) -> None:
+    async with house(cloud=ScriptedRuntime(says("from the cloud"))) as h:
+        await h.edge.stop()
+        at_once = await h.gateway.chat()
+        await h.gateway.until_health(edge=Health.DOWN)
+        later = await h.gateway.chat()
+        for response in (at_once, later):
+            assert response.status_code == 200
+            assert response.headers["x-tidegate-target"] == "cloud"
+
+
+@pytest.mark.parametrize("noticed", [False, True])
+async def test_a_restricted_request_with_the_edge_down_is_a_503_and_no_byte_reaches_the_cloud(
+    house: HouseFactory, noticed: bool
+) -> None:
+    async with house() as h:
+        await h.edge.stop()
+        if noticed:
+            await h.gateway.until_health(edge=Health.DOWN)
+        response = await h.gateway.chat(headers={"x-data-class": "restricted"})
+        assert response.status_code == 503
+        error = response.json()["error"]
+        assert error["code"] == "no_target_available"
+        assert "restricted" in error["message"]
+        assert "edge" in error["message"]
+        assert int(response.headers["retry-after"]) >= 1
+        assert not h.cloud.posts
+
+
+async def test_routing_recovers_when_the_edge_comes_back(house: HouseFactory) -> None:
+    async with house() as h:
+        await h.edge.stop()
+        await h.gateway.until_health(edge=Health.DOWN)
+        await h.edge.start()
+        await h.gateway.until_health(edge=Health.UP)
+        response = await h.gateway.chat(headers={"x-data-class": "restricted"})
+        assert response.status_code == 200
+
+
+async def test_a_tight_budget_goes_to_whichever_side_is_predicted_faster(house: HouseFactory) -> None:
+    slow, fast = state(ms_per_token=200, prefill_tokens_per_s=20), state(ms_per_token=5, prefill_tokens_per_s=4000)
+    async with house(edge=ScriptedRuntime(report=slow), cloud=ScriptedRuntime(report=fast)) as h:
+        response = await h.gateway.chat(headers={"x-latency-budget-ms": "900"}, max_tokens=16)
+        assert response.headers["x-tidegate-target"] == "cloud"
+        h.edge.report, h.cloud.report = fast, slow
+        targets = h.gateway.app.targets
+        await until(lambda: targets["edge"].state == fast and targets["cloud"].state == slow)
+        response = await h.gateway.chat(headers={"x-latency-budget-ms": "900"}, max_tokens=16)
+        assert response.headers["x-tidegate-target"] == "edge"
+
+
+async def test_credentials_and_internal_headers_of_the_caller_do_not_travel(house: HouseFactory) -> None:
+    async with house() as h:
+        sent = {
+            "authorization": "Bearer caller-secret",
+            "cookie": "session=1",
+            "x-api-key": "k",
+            "x-tidegate-target": "cloud",
+            "x-request-id": "mine-1",
+            "baggage": "user=jane",
+        }
+        response = await h.gateway.chat(headers=sent, cache_salt="stolen")
+        upstream = h.edge.posts[0]
+        assert upstream.headers.keys() == {
+            "host",
+            "content-type",
+            "content-length",
+            "accept",
+            "accept-encoding",
+            "x-request-id",
+            "traceparent",
+        }
+        assert upstream.headers["x-request-id"] == response.headers["x-request-id"] != "mine-1"
+        assert upstream.json["cache_salt"] != "stolen"
+
+
+async def test_the_body_that_goes_upstream_is_the_callers_own_bytes_but_for_what_is_ours_to_set(
+    house: HouseFactory,
+) -> None:
+    raw = (
+        b'{ "model":"smollm2-135m-instruct" ,\n "messages":[{"role":"user","content":"\\u00e9 {\\"}"}],'
+        b' "unknown":{"k":1.50}}'
+    )
+    async with house() as h:
+        headers = {"content-type": "application/json"}
+        response = await h.gateway.client.post("/v1/chat/completions", content=raw, headers=headers)
+        assert response.status_code == 200
+        body = h.edge.posts[0].body
+        assert body.startswith(raw[:-1])
+        assert body[len(raw) - 1 :].startswith(b',"cache_salt":"')
