@@ -82,7 +82,11 @@ _CONTENT_ELSEWHERE: Mapping[str, UninspectableCause] = {
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z_-]{0,39}[0-9]{0,3}")
 _DATA_URL = re.compile(r"data:([a-z]+)/[^,\s]{0,200},", re.IGNORECASE)
 _SHORTEST_BLOB = 256
-_BLOB_HEAD = re.compile(rf"[A-Za-z0-9+/_-]{{{_SHORTEST_BLOB}}}")
+# Letters and digits mixed: a long word, a sequence of bases or a long number is text.
+_BLOB_HEAD = re.compile(
+    rf"(?=[A-Za-z+/_-]{{0,{_SHORTEST_BLOB}}}[0-9])(?=[0-9+/_-]{{0,{_SHORTEST_BLOB}}}[A-Za-z])"
+    rf"[A-Za-z0-9+/_-]{{{_SHORTEST_BLOB}}}"
+)
 _NUMBER_WORTH_READING = 1_000_000  # shorter ones can be no card, phone or national id
 
 

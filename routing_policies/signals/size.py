@@ -108,14 +108,14 @@ class Calibration:
     def of(cls, counter: TokenCounter) -> Calibration:
         """Learn from a tokenizer, as the median over sample texts.
 
-        Text of other scripts has ASCII in it too, so what ASCII is known to take is taken off first.
+        A sample holds characters of other scripts too: what those are known to take is taken off first.
         """
-        found: dict[Script, float] = {Script.ASCII: 0.0}
+        found: dict[Script, float] = {}
         for script in Script:
             rates = []
             for text in SAMPLES[script]:
                 chars = characters(text)
-                beside = 0.0 if script is Script.ASCII else chars[Script.ASCII] * found[Script.ASCII]
+                beside = sum(rate * chars.get(known, 0) for known, rate in found.items())
                 rates.append(max(counter.count(text) - beside, 0.0) / chars[script])
             found[script] = median(rates)
         return cls(found)

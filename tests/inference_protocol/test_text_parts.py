@@ -128,7 +128,7 @@ def test_long_numbers_are_read_as_text_and_short_ones_and_truth_values_are_not()
         ({"type": "file", "file": {"file_data": "data:application/pdf;base64,AAAA"}}, UninspectableCause.BLOB),
         ({"type": "file", "file": {"file_id": "file-1"}}, UninspectableCause.BLOB),
         ({"type": "text", "text": "data:audio/wav;base64,AAAA"}, UninspectableCause.AUDIO),
-        ({"type": "text", "text": "QUJD" * 300_000}, UninspectableCause.BLOB),
+        ({"type": "text", "text": "QUI3" * 300_000}, UninspectableCause.BLOB),
         ({"type": "text", "text": "\ud800"}, UninspectableCause.UNDECODABLE),
         ({"\udfff": 1}, UninspectableCause.UNDECODABLE),
     ],
@@ -136,6 +136,11 @@ def test_long_numbers_are_read_as_text_and_short_ones_and_truth_values_are_not()
 def test_what_is_no_text_is_named_once_with_its_cause(part: dict[str, Any], cause: UninspectableCause) -> None:
     found = [p.text for p in text_parts({"messages": [{"role": "user", "content": [part]}]})]
     assert [text.cause for text in found if isinstance(text, Uninspectable)] == [cause]
+
+
+@pytest.mark.parametrize("text", ["a" * 300, "ACGT" * 100, "1234567890" * 30, "QUI3 " * 100, "QUI3" * 63])
+def test_a_long_word_or_number_is_text_and_no_blob(text: str) -> None:
+    assert read({"content": text}) == [("content", None, text)]
 
 
 def test_text_beside_an_image_is_read() -> None:
