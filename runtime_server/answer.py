@@ -72,8 +72,8 @@ class Answer:
                 event = await anext(self._events)
         except TimeoutError:
             raise _too_late() from None
-        if not event.tokens and event.finish is FinishReason.LENGTH and self._deadline_passed():
-            raise _too_late()  # the engine saw it first
+        if event.finish is FinishReason.LENGTH and not event.tokens and self._deadline is not None:
+            raise _too_late()  # only the deadline can end an answer before its first token
         return event
 
     async def _end_early(self) -> None:
@@ -81,9 +81,6 @@ class Answer:
         self._generation.cancel()
         while (await anext(self._events)).finish is None:
             pass
-
-    def _deadline_passed(self) -> bool:
-        return self._deadline is not None and asyncio.get_running_loop().time() >= self._deadline
 
 
 def _too_late() -> DeadlineExceeded:

@@ -96,7 +96,7 @@ class ChatEndpoint:
             with self._generation(job) as generation:
                 client.when_gone(generation.cancel)
                 text = TextStream(self._model.spelling, request.sampling.stop)
-                answer = Answer(generation, text, deadline=budget.deadline)
+                answer = Answer(generation, text, deadline=budget.deadline if job.max_tokens else None)
                 reply = _Reply(answer, self._writer(request, job), send, self._clock_ns)
                 try:
                     await (reply.stream() if request.stream else reply.whole())

@@ -153,7 +153,7 @@ async def test_a_stop_string_that_only_began_is_part_of_the_answer(start_runtime
 
 async def test_no_tokens_asked_for_is_answered_at_once_without_the_engine(start_runtime: RuntimeFactory) -> None:
     async with start_runtime() as runtime:
-        response = await runtime.ask(max_tokens=0)
+        response = await runtime.ask(max_tokens=0, headers={"x-latency-budget-ms": "5000"})
         assert runtime.engine.generations == []
     choice = response.json()["choices"][0]
     assert (choice["message"]["content"], choice["finish_reason"]) == ("", "length")

@@ -13,7 +13,7 @@ from runtime_server.chat_endpoint import ChatLimits
 from runtime_server.engine import FinishReason
 from runtime_server.prompt import PromptEncoder
 from tests.runtime_server.conftest import RunningRuntime, RuntimeFactory
-from tests.runtime_server.scripted_engine import MODEL, ScriptedGeneration, says
+from tests.runtime_server.scripted_engine import MODEL, says
 from tests.runtime_server.waiting import until
 
 
@@ -124,28 +124,16 @@ async def test_with_truncate_the_engine_is_told_the_deadline(start_runtime: Runt
 
 
 async def test_with_truncate_an_engine_that_stops_in_time_with_nothing_is_a_504(start_runtime: RuntimeFactory) -> None:
-    def stop_at_the_deadline(generation: ScriptedGeneration) -> None:
-        loop = asyncio.get_running_loop()
-        loop.call_at(generation.job.deadline or 0, generation.end, FinishReason.LENGTH)
-
     async with start_runtime() as runtime:
-        runtime.engine.on_submit = stop_at_the_deadline
-        headers = {"x-latency-budget-ms": "50", "x-tidegate-late": "truncate"}
+        runtime.engine.on_submit = lambda generation: generation.end(FinishReason.LENGTH)
+        headers = {"x-latency-budget-ms": "5000", "x-tidegate-late": "truncate"}
         assert (await runtime.ask(headers=headers)).status_code == 504
 
 
 async def test_a_client_that_hangs_up_while_its_prompt_is_encoded_is_never_submitted(
     start_runtime: RuntimeFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encoding, go_on = threading.Event(), threading.Event()
-    real = PromptEncoder.encode
-
-    def slow(self: PromptEncoder, messages: Any) -> tuple[int, ...]:
-        encoding.set()
-        assert go_on.wait(5)
-        return real(self, messages)
-
-    monkeypatch.setattr(PromptEncoder, "encode", slow)
+    encoding, go_on = hold_encoding(monkeypatch)
     async with start_runtime(limits=ChatLimits(inline_body_bytes=0)) as runtime:
         async with connection(runtime, stream=True):
             assert await asyncio.to_thread(encoding.wait, 5)
@@ -154,6 +142,34 @@ async def test_a_client_that_hangs_up_while_its_prompt_is_encoded_is_never_submi
         go_on.set()
         await until(lambda: has_ended(runtime))
         assert runtime.engine.generations == []
+
+
+async def test_a_prompt_that_is_encoded_when_the_drain_begins_is_refused(
+    start_runtime: RuntimeFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoding, go_on = hold_encoding(monkeypatch)
+    async with start_runtime(limits=ChatLimits(inline_body_bytes=0)) as runtime:
+        asking = asyncio.create_task(runtime.ask())
+        assert await asyncio.to_thread(encoding.wait, 5)
+        await runtime.lifecycle.drain(5)
+        go_on.set()
+        response = await asking
+        assert runtime.engine.generations == []
+    assert response.json()["error"]["code"] == "draining"
+
+
+def hold_encoding(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Return an event that says that a prompt is being encoded, and one that it waits for."""
+    encoding, go_on = threading.Event(), threading.Event()
+    real = PromptEncoder.encode
+
+    def held(self: PromptEncoder, messages: Any) -> tuple[int, ...]:
+        encoding.set()
+        assert go_on.wait(5)
+        return real(self, messages)
+
+    monkeypatch.setattr(PromptEncoder, "encode", held)
+    return encoding, go_on
 
 
 async def has_ended(runtime: RunningRuntime) -> bool:

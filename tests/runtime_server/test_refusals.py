@@ -224,6 +224,7 @@ async def test_an_engine_that_fails_in_the_middle_ends_the_stream_with_an_error_
     assert response.status_code == 200
     assert "[DONE]" not in response.text
     assert sum('"error"' in frame for frame in frames) == 1
+    assert frames[-1].startswith("data: ")
     assert json.loads(frames[-1].removeprefix("data: "))["error"]["code"] == "internal_error"
 
 
