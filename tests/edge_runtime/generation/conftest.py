@@ -24,7 +24,7 @@ from runtime_server.moments import Moments
 from runtime_server.speed_meter import SpeedMeter
 
 VOCABULARY, HIDDEN, HEADS, KV_HEADS, HEAD_SIZE, LAYERS, WINDOW = 64, 32, 4, 2, 16, 2, 4096
-POISON = VOCABULARY - 1  # its embedding is NaN
+POISON = VOCABULARY - 1  # its embedding is NaN; it is never said
 
 
 @pytest.fixture
@@ -38,10 +38,11 @@ def tiny_model(tmp_path: Path) -> Callable[..., Path]:
         positions: bool = False,
         float_type: int = TensorProto.FLOAT,
         nan_from_length: int = 1 << 20,
+        in_place: bool = True,
     ) -> Path:
         folder = tmp_path / name
         folder.mkdir()
-        graph = _decoder(pruned, positions, float_type, nan_from_length)
+        graph = _decoder(pruned, positions, float_type, nan_from_length, in_place)
         opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
         onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), folder / "model.onnx")
         (folder / "genai_config.json").write_text(json.dumps(_config(positions)), encoding="utf-8")
@@ -181,7 +182,7 @@ def _config(positions: bool) -> dict[str, object]:
     return {"model": {"context_length": WINDOW, "vocab_size": VOCABULARY, "decoder": decoder, "type": "llama"}}
 
 
-def _decoder(pruned: bool, positions: bool, float_type: int, nan_from_length: int) -> onnx.GraphProto:
+def _decoder(pruned: bool, positions: bool, float_type: int, nan_from_length: int, in_place: bool) -> onnx.GraphProto:
     random = np.random.default_rng(7)
     dtype = helper.tensor_dtype_to_np_dtype(float_type)
     weights: list[onnx.TensorProto] = []
@@ -228,12 +229,15 @@ def _decoder(pruned: bool, positions: bool, float_type: int, nan_from_length: in
         attended = node(
             "GroupQueryAttention",
             *(query, key, value, *pasts, past_last, total, cos, sin),
-            outputs=[f"attended_{layer}", *presents],
+            outputs=[f"attended_{layer}", *(presents if in_place else [f"kept_{name}" for name in presents])],
             domain="com.microsoft",
             num_heads=HEADS,
             kv_num_heads=KV_HEADS,
             do_rotary=1,
         )
+        if not in_place:  # a cache that grows with every run, as graphs without `GroupQueryAttention` have it
+            for past, present in zip(pasts, presents, strict=True):
+                node("Concat", past, f"kept_{present}", outputs=[present], axis=2)
         hidden = node("Add", hidden, node("MatMul", attended, matrix(f"o{layer}", HEADS * HEAD_SIZE, HIDDEN)))
         shape = ["batch", KV_HEADS, "window", HEAD_SIZE]
         graph_inputs += [helper.make_tensor_value_info(name, float_type, shape) for name in pasts]
@@ -245,5 +249,6 @@ def _decoder(pruned: bool, positions: bool, float_type: int, nan_from_length: in
     nan, zero = constant("nan", np.array(np.nan, dtype)), constant("zero", np.array(0, dtype))
     blot = node("Unsqueeze", node("Where", too_long, nan, zero), constant("axes", np.array([1, 2], np.int64)))
     logits = node("MatMul", node("Tanh", hidden), matrix("head", HIDDEN, VOCABULARY))
-    node("Add", logits, blot, outputs=["logits"])
+    never_said = constant("never_said", np.where(np.arange(VOCABULARY) == POISON, -1e4, 0).astype(dtype))
+    node("Add", node("Add", logits, never_said), blot, outputs=["logits"])
     return helper.make_graph(nodes, "tiny", graph_inputs, graph_outputs, weights)

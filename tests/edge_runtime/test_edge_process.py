@@ -1,0 +1,84 @@
+"""`python -m edge_runtime` as a process, over its socket."""
+
+import asyncio
+import json
+import signal
+import sys
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+pytestmark = pytest.mark.models
+
+QUESTION = "What is the capital of France? Answer in one short sentence."
+
+
+@asynccontextmanager
+async def serving(model_dir, socket, *options: str):
+    command = ["-m", "edge_runtime", "--model-dir", model_dir, "--model-name", "smollm2", "--socket", socket, *options]
+    process = await asyncio.create_subprocess_exec(sys.executable, *map(str, command), stderr=asyncio.subprocess.PIPE)
+    try:
+        async with asyncio.timeout(60):
+            yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+@asynccontextmanager
+async def client(socket):
+    transport = httpx.AsyncHTTPTransport(uds=str(socket), retries=0)
+    async with httpx.AsyncClient(transport=transport, base_url="http://edge", timeout=30) as found:
+        yield found
+
+
+async def ready(edge: httpx.AsyncClient) -> dict:
+    while True:
+        try:
+            state = (await edge.get("/internal/state")).json()
+        except httpx.ConnectError:
+            state = {}
+        if state.get("status") == "ready":
+            return state
+        await asyncio.sleep(0.05)
+
+
+async def test_it_answers_over_its_socket_tells_its_state_and_ends_on_a_signal(edge_model, tmp_path):
+    socket = tmp_path / "edge.sock"
+    async with (
+        serving(edge_model, socket, "--slots", "2", "--context", "512", "--threads", "1") as process,
+        client(socket) as edge,
+    ):
+        state = await ready(edge)
+        assert (state["slots"], state["models"][0]["window"], state["models"][0]["id"]) == (2, 512, "smollm2")
+        body = {
+            "model": "smollm2",
+            "messages": [{"role": "user", "content": QUESTION}],
+            "temperature": 0,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        answer = await edge.post("/v1/chat/completions", json=body)
+        chunks = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
+        text = "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks if chunk["choices"])
+        assert "Paris" in text
+        assert chunks[-1]["timings"]["prefill_ms"] > 0
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
+
+
+async def test_a_folder_that_is_no_model_ends_the_process_with_a_reason(tmp_path):
+    async with serving(tmp_path, tmp_path / "edge.sock") as process:
+        _, errors = await process.communicate()
+        assert process.returncode in (1, 2)
+        assert str(tmp_path).encode() in errors
+
+
+@pytest.mark.parametrize("option", [("--slots", "0"), ("--context", "0"), ("--threads", "-1")])
+async def test_an_option_out_of_range_is_refused_by_name(tmp_path, option):
+    async with serving(tmp_path, tmp_path / "edge.sock", *option) as process:
+        _, errors = await process.communicate()
+        assert process.returncode == 2
+        assert option[0].encode() in errors
