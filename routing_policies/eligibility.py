@@ -143,12 +143,12 @@ class _Asked:
 
 
 def _lacking(needs: Needs, can: Capabilities) -> list[str]:
-    wanted = {
-        "tools": needs.tools and not can.tools,
-        "a JSON schema": needs.schema and not can.json_schema,
-        "images": needs.images and not can.images,
-        "audio": needs.audio and not can.audio,
-        "logprobs": needs.logprobs and not can.logprobs,
-        f"{needs.n} answers at once": needs.n > can.max_n,
-    }
-    return [word for word, lacks in wanted.items() if lacks]
+    wanted = (
+        ("tools", needs.tools and not can.tools),
+        ("a JSON schema", needs.schema and not can.json_schema),
+        ("images", needs.images and not can.images),
+        ("audio", needs.audio and not can.audio),
+        ("logprobs", needs.logprobs and not can.logprobs),
+        ("several answers", needs.n > can.max_n),
+    )
+    return [word for word, lacks in wanted if lacks]

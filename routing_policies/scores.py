@@ -24,7 +24,7 @@ def score_request(
     found = {"latency": latency, "size": share}
     return Scores(
         latency=UNKNOWN if latency is None else latency,
-        privacy=level / max(DataClass),
+        privacy=level / DataClass.RESTRICTED,
         size=UNKNOWN if share is None else share,
         missing=tuple(name for name, value in found.items() if value is None),
     )

@@ -47,10 +47,15 @@ def rate_targets(
 
 
 def _sum(known: Mapping[str, float | None], weights: Mapping[str, float], preferred: float) -> Terms:
-    terms = {term: UNKNOWN if value is None else value for term, value in known.items()}
-    score = sum(weights[term] * value for term, value in terms.items()) + preferred
-    missing = tuple(term for term, value in known.items() if value is None)
-    return Terms(**terms, preferred=preferred, score=round(score, _DECIMALS), missing=missing)
+    terms: dict[str, float] = {}
+    missing: list[str] = []
+    score = preferred
+    for term, value in known.items():
+        if value is None:
+            missing.append(term)
+        terms[term] = UNKNOWN if value is None else value
+        score += weights[term] * terms[term]
+    return Terms(**terms, preferred=preferred, score=round(score, _DECIMALS), missing=tuple(missing))
 
 
 def _deadline(budget: Budget, prediction: Prediction | None) -> float | None:

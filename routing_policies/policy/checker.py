@@ -35,11 +35,11 @@ class Facts:
     """What a check found.
 
     Attributes:
-        names: The dotted names and constants that the condition reads.
+        names: The dotted names and constants that the condition reads, each with its offset, in order.
         token_thresholds: The numbers that it compares `size.tokens` with.
     """
 
-    names: frozenset[str]
+    names: tuple[tuple[int, str], ...]
     token_thresholds: tuple[int, ...]
 
 
@@ -53,14 +53,14 @@ def check(tree: Expression, schema: Mapping[str, ValueType], *, sees_target: boo
     found = checker.type_of(tree)
     if found != BOOLEAN:
         raise SyntaxFault(tree.at, f"a condition must be true or false, and this is {found.word}")
-    return Facts(frozenset(checker.read), tuple(checker.thresholds))
+    return Facts(tuple(sorted(checker.read)), tuple(checker.thresholds))
 
 
 @dataclass(slots=True)
 class _Checker:
     schema: Mapping[str, ValueType]
     sees_target: bool
-    read: set[str] = field(default_factory=set)
+    read: list[tuple[int, str]] = field(default_factory=list)
     thresholds: list[int] = field(default_factory=list)
     bound: dict[str, ValueType] = field(default_factory=dict)
 
@@ -91,14 +91,14 @@ class _Checker:
         if node.name in self.bound:
             return self.bound[node.name]
         if node.name in names.CONSTANTS:
-            self.read.add(node.name)
+            self.read.append((node.at, node.name))
             return LEVEL
         found = self.schema.get(node.name)
         if found is None:
             raise SyntaxFault(node.at, self._unknown(node.name))
         if node.name.startswith("target.") and not self.sees_target:
             raise SyntaxFault(node.at, "`when` sees the request only; say what a target must be in `require`")
-        self.read.add(node.name)
+        self.read.append((node.at, node.name))
         return found
 
     def _unknown(self, name: str) -> str:
@@ -188,7 +188,8 @@ class _Checker:
                 raise SyntaxFault(node.at, f"write `{node.method}(item, condition on item)`")
         if self.bound:
             raise SyntaxFault(node.at, "a comprehension may not hold another one")
-        if variable.name in names.CONSTANTS or any(known.startswith(f"{variable.name}.") for known in self.schema):
+        taken = (*names.CONSTANTS, *(known.partition(".")[0] for known in self.schema))
+        if variable.name in taken or "__" in variable.name:
             raise SyntaxFault(variable.at, f"`{variable.name}` already means something; choose another name")
         self.bound[variable.name] = item
         self._boolean(body, f"`{node.method}`")

@@ -15,7 +15,7 @@ from typing import Any
 import cel
 
 from routing_policies.policy import names
-from routing_policies.policy.checker import check
+from routing_policies.policy.checker import Facts, check
 from routing_policies.policy.expression import SyntaxFault, parse
 from routing_policies.policy.model import Target
 from routing_policies.policy.names import ValueType
@@ -39,6 +39,7 @@ class Condition:
     """One checked and compiled condition.
 
     Attributes:
+        program: With flat names: handing over nested values costs several times as much as evaluating a condition.
         reads: The dotted names and constants in it.
         token_thresholds: The numbers that it compares `size.tokens` with.
     """
@@ -63,17 +64,33 @@ def compile_condition(source: str, schema: Mapping[str, ValueType], *, sees_targ
     """
     facts = check(parse(source), schema, sees_target=sees_target)
     try:
-        program = cel.compile(source)
+        program = cel.compile(_with_flat_names(source, facts))
     except ValueError as exc:
         raise SyntaxFault(0, f"not CEL: {str(exc).splitlines()[0]}") from None
-    return Condition(source, program, facts.names, facts.token_thresholds)
+    return Condition(source, program, frozenset(name for _, name in facts.names), facts.token_thresholds)
+
+
+def _with_flat_names(source: str, facts: Facts) -> str:
+    for at, name in reversed(facts.names):
+        source = source[:at] + _flat(name) + source[at + len(name) :]
+    return source
+
+
+def _flat(name: str) -> str:
+    return name.replace(".", "__")
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The names that the conditions of one policy read; no other value is computed or handed over."""
+    """The names that the conditions of one policy read; no other value is computed or handed over.
 
-    request: tuple[tuple[str, tuple[names.RequestName, ...]], ...]
+    Attributes:
+        request: The names whose values come from the request.
+        constants: Constants by name.
+        targets: Target to the values of its names, by flat name.
+    """
+
+    request: tuple[names.RequestName, ...]
     constants: Mapping[str, int]
     targets: Mapping[str, Mapping[str, Any]]
 
@@ -81,16 +98,13 @@ class Vocabulary:
     def of(cls, conditions: Iterable[Condition], targets: Mapping[str, Target]) -> Vocabulary:
         """Collect the names, and the values of those that the policy itself settles."""
         read = frozenset().union(*(condition.reads for condition in conditions))
-        by_root: dict[str, list[names.RequestName]] = {}
-        for name in names.REQUEST_NAMES:
-            if f"{name.root}.{name.field}" in read:
-                by_root.setdefault(name.root, []).append(name)
-        fields = [name for name in names.TARGET_NAMES if f"target.{name.field}" in read]
+        fields = [known for known in names.TARGET_NAMES if known.name in read]
         return cls(
-            request=tuple((root, tuple(found)) for root, found in by_root.items()),
+            request=tuple(known for known in names.REQUEST_NAMES if known.name in read),
             constants={name: int(level) for name, level in names.CONSTANTS.items() if name in read},
             targets={
-                name: {field.field: field.read(name, target) for field in fields} for name, target in targets.items()
+                name: {_flat(known.name): known.read(name, target) for known in fields}
+                for name, target in targets.items()
             },
         )
 
@@ -99,7 +113,7 @@ class Evaluation:
     """The conditions of one decision. Building it costs more than a condition does, so there is one a decision."""
 
     def __init__(self, vocabulary: Vocabulary, values: Mapping[str, Any], tokens: TokenInterval) -> None:
-        """Take over values by root name; use `of_request` or `of_target`."""
+        """Take over values by flat name; use `of_request` or `of_target`."""
         self._context = cel.Context({**values, **vocabulary.constants})
         self._vocabulary = vocabulary
         self._tokens = tokens
@@ -108,22 +122,23 @@ class Evaluation:
     @classmethod
     def of_request(cls, vocabulary: Vocabulary, view: RequestView, now: float) -> Evaluation:
         """Read the values of a request; `now` is monotonic seconds."""
-        values = {root: {name.field: name.read(view, now) for name in found} for root, found in vocabulary.request}
+        values = {_flat(known.name): known.read(view, now) for known in vocabulary.request}
         return cls(vocabulary, values, view.size.tokens)
 
     @classmethod
     def of_target(cls, vocabulary: Vocabulary, target: str) -> Evaluation:
         """For conditions that read nothing of a request."""
-        return cls(vocabulary, {"target": vocabulary.targets[target]}, TokenInterval(0, 0, 0))
+        found = cls(vocabulary, {}, TokenInterval(0, 0, 0))
+        found.turn_to(target)
+        return found
 
     def turn_to(self, target: str) -> None:
         """Let `target` mean this one from here on."""
         if target == self._target:
             return
         self._target = target
-        fields = self._vocabulary.targets[target]
-        if fields:
-            self._context.add_variable("target", fields)
+        for name, value in self._vocabulary.targets[target].items():
+            self._context.add_variable(name, value)
 
     def likely(self, condition: Condition) -> Answer:
         """Evaluate for a soft rule: the likely number of tokens stands for the true one."""

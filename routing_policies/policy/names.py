@@ -53,12 +53,12 @@ class RequestName:
     """A name that has a value for every request.
 
     Attributes:
+        name: Dotted, as conditions write it.
         read: From the view of a request and the monotonic seconds of the decision to the value.
         meaning: For the documentation.
     """
 
-    root: str
-    field: str
+    name: str
     type: ValueType
     read: Callable[[RequestView, float], Any]
     meaning: str
@@ -68,7 +68,7 @@ class RequestName:
 class TargetName:
     """A name that has a value for every target, known once the policy is loaded."""
 
-    field: str
+    name: str
     type: ValueType
     read: Callable[[str, Target], Any]
     meaning: str
@@ -79,51 +79,48 @@ def _or_infinite(number: float | None) -> float:
 
 
 REQUEST_NAMES: tuple[RequestName, ...] = (
-    RequestName("label", "level", LEVEL, lambda v, _: int(v.label.level), "the class of the request"),
-    RequestName("label", "tags", TEXTS, lambda v, _: sorted(v.label.tags), "its tags, from headers and findings"),
+    RequestName("label.level", LEVEL, lambda v, _: int(v.label.level), "the class of the request"),
+    RequestName("label.tags", TEXTS, lambda v, _: sorted(v.label.tags), "its tags, from headers and findings"),
     RequestName(
-        "label",
-        "causes",
+        "label.causes",
         ValueType("a list of text", item=one_of(UninspectableCause)),
         lambda v, _: sorted(v.label.causes),
         "why parts of it could not be inspected",
     ),
     RequestName(
-        "deadline",
-        "total_ms",
+        "deadline.total_ms",
         NUMBER,
         lambda v, now: _or_infinite(v.deadline.remaining_total_ms(now)),
         "milliseconds left for the whole answer; infinite without a budget",
     ),
     RequestName(
-        "deadline",
-        "ttft_ms",
+        "deadline.ttft_ms",
         NUMBER,
         lambda v, now: _or_infinite(v.deadline.remaining_first_content_ms(now)),
         "milliseconds left until the first content; infinite without a budget",
     ),
-    RequestName("size", "tokens", TOKENS, lambda v, _: v.size.tokens.likely, "input tokens"),
-    RequestName("size", "body_bytes", NUMBER, lambda v, _: v.size.body_bytes, "bytes of the body"),
-    RequestName("request", "task", one_of(Task), lambda v, _: v.task.value, "what is asked for"),
-    RequestName("request", "model", TEXT, lambda v, _: v.model, "the public model name"),
-    RequestName("request", "stream", BOOLEAN, lambda v, _: v.stream, "whether the answer is streamed"),
-    RequestName("request", "tools", BOOLEAN, lambda v, _: v.needs.tools, "whether it brings tools"),
-    RequestName("request", "schema", BOOLEAN, lambda v, _: v.needs.schema, "whether it asks for a JSON schema"),
-    RequestName("request", "images", BOOLEAN, lambda v, _: v.needs.images, "whether it holds images"),
-    RequestName("request", "audio", BOOLEAN, lambda v, _: v.needs.audio, "whether it holds audio"),
-    RequestName("request", "output_cap", NUMBER, lambda v, _: v.output_cap, "most output tokens it may take"),
-    RequestName("tenant", "id", TEXT, lambda v, _: v.tenant.id, "who calls"),
-    RequestName("tenant", "roles", TEXTS, lambda v, _: sorted(v.tenant.roles), "the caller's roles"),
-    RequestName("tenant", "residency", TEXT, lambda v, _: v.tenant.residency, "where the caller's data must stay"),
+    RequestName("size.tokens", TOKENS, lambda v, _: v.size.tokens.likely, "input tokens"),
+    RequestName("size.body_bytes", NUMBER, lambda v, _: v.size.body_bytes, "bytes of the body"),
+    RequestName("request.task", one_of(Task), lambda v, _: v.task.value, "what is asked for"),
+    RequestName("request.model", TEXT, lambda v, _: v.model, "the public model name"),
+    RequestName("request.stream", BOOLEAN, lambda v, _: v.stream, "whether the answer is streamed"),
+    RequestName("request.tools", BOOLEAN, lambda v, _: v.needs.tools, "whether it brings tools"),
+    RequestName("request.schema", BOOLEAN, lambda v, _: v.needs.schema, "whether it asks for a JSON schema"),
+    RequestName("request.images", BOOLEAN, lambda v, _: v.needs.images, "whether it holds images"),
+    RequestName("request.audio", BOOLEAN, lambda v, _: v.needs.audio, "whether it holds audio"),
+    RequestName("request.output_cap", NUMBER, lambda v, _: v.output_cap, "most output tokens it may take"),
+    RequestName("tenant.id", TEXT, lambda v, _: v.tenant.id, "who calls"),
+    RequestName("tenant.roles", TEXTS, lambda v, _: sorted(v.tenant.roles), "the caller's roles"),
+    RequestName("tenant.residency", TEXT, lambda v, _: v.tenant.residency, "where the caller's data must stay"),
 )
 
 TARGET_NAMES: tuple[TargetName, ...] = (
-    TargetName("name", TEXT, lambda name, _: name, "the target's name in the policy"),
-    TargetName("kind", one_of(Kind), lambda _, t: t.kind.value, "what it is"),
-    TargetName("clearance", LEVEL, lambda _, t: int(t.clearance), "the highest class that may go there"),
-    TargetName("region", TEXT, lambda _, t: t.region, "where it stands; empty where the policy does not say"),
+    TargetName("target.name", TEXT, lambda name, _: name, "the target's name in the policy"),
+    TargetName("target.kind", one_of(Kind), lambda _, t: t.kind.value, "what it is"),
+    TargetName("target.clearance", LEVEL, lambda _, t: int(t.clearance), "the highest class that may go there"),
+    TargetName("target.region", TEXT, lambda _, t: t.region, "where it stands; empty where the policy does not say"),
     TargetName(
-        "retention_days",
+        "target.retention_days",
         NUMBER,
         lambda _, t: _or_infinite(t.retention_days),
         "how long it keeps what it is sent; infinite where the policy does not say",
@@ -133,7 +130,7 @@ TARGET_NAMES: tuple[TargetName, ...] = (
 
 def schema(target_names: Iterable[str]) -> dict[str, ValueType]:
     """Every dotted name with its type; `target.name` can be only a target of this policy."""
-    found = {f"{n.root}.{n.field}": n.type for n in REQUEST_NAMES}
-    found |= {f"target.{n.field}": n.type for n in TARGET_NAMES}
+    found = {known.name: known.type for known in REQUEST_NAMES}
+    found |= {known.name: known.type for known in TARGET_NAMES}
     found["target.name"] = one_of(target_names)
     return found

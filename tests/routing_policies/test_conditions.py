@@ -61,6 +61,7 @@ def answer(source: str, view: RequestView, target: str = "cloud") -> Answer:
         ("target.clearance < label.level", True),
         ("target.retention_days <= 30", True),
         ("target.name in ['edge']", False),
+        ('label.tags.exists(t, t == "label.level") || tenant.id != "tenant.id"', True),
         ('tenant.id == "a \\"b\\""', True),
     ],
 )
@@ -110,9 +111,9 @@ def test_a_soft_rule_takes_the_likely_number_of_tokens(make: SimpleNamespace) ->
 def test_only_names_that_conditions_read_are_handed_to_the_evaluator() -> None:
     condition = compiled('label.level > PUBLIC && target.kind == "edge"')
     vocabulary = Vocabulary.of([condition], TARGETS)
-    assert [(root, [name.field for name in found]) for root, found in vocabulary.request] == [("label", ["level"])]
+    assert [known.name for known in vocabulary.request] == ["label.level"]
     assert vocabulary.constants == {"PUBLIC": 0}
-    assert vocabulary.targets == {"edge": {"kind": "edge"}, "cloud": {"kind": "cloud"}}
+    assert vocabulary.targets == {"edge": {"target__kind": "edge"}, "cloud": {"target__kind": "cloud"}}
 
 
 # Well-typed conditions by the grammar, to hold our checker and the evaluator together.

@@ -80,6 +80,8 @@ def test_a_requirement_excludes_the_targets_that_do_not_fulfil_it(section: str, 
     european = decide(policy, make.view(tenant=Tenant("t", residency="eu")), make.snapshot())
     assert eligible(european) == ["edge"]
     assert (kind(european, "cloud"), european.excluded["cloud"].rule) == (ExclusionKind.CONSTRAINT, "eu-only")
+    fulfilled = replace(make.view(tenant=Tenant("t", residency="eu")), stream=False)
+    assert sorted(eligible(decide(policy, fulfilled, make.snapshot()))) == ["cloud", "edge"]
     assert sorted(eligible(decide(policy, make.view(), make.snapshot()))) == ["cloud", "edge"]
 
 

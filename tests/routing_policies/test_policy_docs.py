@@ -51,8 +51,7 @@ def test_every_field_of_the_document_is_listed_and_no_other() -> None:
 
 
 def test_every_name_of_a_condition_is_listed_with_its_type_and_meaning() -> None:
-    expected = [[f"`{n.root}.{n.field}`", n.type.word, n.meaning] for n in REQUEST_NAMES]
-    expected += [[f"`target.{n.field}`", n.type.word, n.meaning] for n in TARGET_NAMES]
+    expected = [[f"`{known.name}`", known.type.word, known.meaning] for known in (*REQUEST_NAMES, *TARGET_NAMES)]
     assert rows("Conditions")[2:] == expected
 
 

@@ -86,6 +86,7 @@ def test_a_wrong_document_is_refused_with_its_place_and_how_to_mend_it(
         ("label.tags.exists(t, label.tags.all(u, u == t))", 32, ["may not hold another one"]),
         ("label.tags.map(t, t)", 11, ["a list has no `map`"]),
         ("label.tags.exists(label, true)", 18, ["already means something"]),
+        ("label.tags.exists(label__level, true)", 18, ["already means something"]),
         ("size.tokens > 1.5", 12, ["whole number"]),
         ("size.tokens > size.body_bytes", 12, ["whole number"]),
         ("deadline.total_ms - 5 > 3", 18, ["not part of the language"]),
