@@ -137,7 +137,7 @@ async def test_a_killed_runtimes_socket_does_not_stop_the_next(model_dir: Path, 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--port", "0", "--host", "0.0.0.0"], "--token-file"),
+        (["--port", "0", "--host", "0.0.0.0"], "must authenticate"),
         (["--port", "0", "--token-file", "nowhere"], "token file"),
         (["--port", "0", "--model-dir", "nowhere"], "tokenizer.json"),
         ([], "--socket --port"),
