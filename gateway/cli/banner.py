@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.text import Text
 
-QUESTION = "What is the capital of France?"
+QUESTION = "What is the capital of France? Answer in one short sentence."
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +97,9 @@ def ready(bearings: Bearings) -> Text:
 
 def _curl(bearings: Bearings) -> str:
     return (
-        f"curl -i {bearings.base_url}/v1/chat/completions -H 'content-type: application/json' \\\n"
-        f'  -d \'{{"model": "{bearings.model}", "messages": [{{"role": "user", "content": "{QUESTION}"}}]}}\''
+        f"curl -i {bearings.base_url}/v1/chat/completions -H 'content-type: application/json' -d '\n"
+        f'  {{"model": "{bearings.model}", "temperature": 0,\n'
+        f'   "messages": [{{"role": "user", "content": "{QUESTION}"}}]}}\''
     )
 
 
@@ -107,6 +108,8 @@ def _python(bearings: Bearings) -> str:
         "from openai import OpenAI\n"
         f'client = OpenAI(base_url="{bearings.base_url}/v1", api_key="unused")\n'
         f'question = [{{"role": "user", "content": "{QUESTION}"}}]\n'
-        f'for chunk in client.chat.completions.create(model="{bearings.model}", messages=question, stream=True):\n'
+        "stream = client.chat.completions.create(\n"
+        f'    model="{bearings.model}", messages=question, temperature=0, stream=True)\n'
+        "for chunk in stream:\n"
         '    print(chunk.choices[0].delta.content or "", end="", flush=True)'
     )
