@@ -23,7 +23,7 @@ from runtime_server.engine import FinishReason, GenerationJob
 from runtime_server.moments import Moments
 from runtime_server.speed_meter import SpeedMeter
 
-VOCABULARY, HIDDEN, HEADS, KV_HEADS, HEAD_SIZE, LAYERS, WINDOW = 64, 32, 4, 2, 16, 2, 4096
+VOCABULARY, HIDDEN, HEADS, KV_HEADS, HEAD_SIZE, LAYERS, WINDOW = 64, 32, 4, 2, 16, 2, 1 << 16
 POISON = VOCABULARY - 1  # its embedding is NaN; it is never said
 
 

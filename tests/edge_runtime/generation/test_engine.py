@@ -78,19 +78,19 @@ async def test_requests_at_once_with_aborts_leave_nothing_behind_and_mix_nothing
 
 @pytest.mark.parametrize("how", ["break", "task cancelled"])
 async def test_a_reader_that_walks_away_frees_its_slot(tiny_model, job, how):
-    async with running(tiny_model(), slots=1) as engine:
-        left, read_to_the_end = engine.submit(job([1], 2000)), engine.submit(job([1], 2000))
+    async with running(tiny_model(), slots=1, context=1 << 16) as engine:
+        generation = engine.submit(job([1], 65_000))  # more than is generated within the bound
         if how == "break":
-            async for _ in left:
+            async for _ in generation:
                 break
         else:
-            reading = asyncio.create_task(read(left))
+            reading = asyncio.create_task(read(generation))
             await until(lambda: engine.state().running)
             reading.cancel()
-        tokens, _ = await read(read_to_the_end)
-        assert len(tokens) == 2000
-        assert left.timings.decode_ms < read_to_the_end.timings.decode_ms / 4
-        await emptied(engine)
+        async with asyncio.timeout(5):
+            await emptied(engine)
+        tokens, _ = await read(engine.submit(job([1], 5)))
+        assert len(tokens) == 5
 
 
 async def test_a_cancelled_request_is_told_so_once_and_takes_a_second_cancel(tiny_model, job):
@@ -152,7 +152,7 @@ async def test_the_state_tells_what_runs_and_what_was_measured(tiny_model, job):
 
 async def test_the_window_is_the_models_own_where_that_is_smaller(tiny_model):
     async with running(tiny_model(), slots=1, context=1 << 20) as engine:
-        assert engine.state().models[0].window == 4096
+        assert engine.state().models[0].window == 1 << 16
 
 
 async def test_requests_are_refused_before_the_start_and_after_the_stop(tiny_model, job):

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_runtime.generation.sampler import NonFiniteLogits, Sampler
@@ -9,7 +9,7 @@ from inference_protocol.sampling import Sampling
 LOGITS = np.log(np.array([0.05, 0.4, 0.1, 0.25, 0.2], np.float32))
 
 
-def frequencies(sampling: Sampling, draws: int = 20_000) -> np.ndarray:
+def frequencies(sampling: Sampling, draws: int = 6_000) -> np.ndarray:
     sampler = Sampler(sampling)
     return np.bincount([sampler.next(LOGITS) for _ in range(draws)], minlength=5) / draws
 
@@ -36,9 +36,10 @@ def test_greedy_takes_the_likeliest_and_the_first_of_equals():
     ],
 )
 def test_tokens_come_as_often_as_the_parameters_say(sampling, expected):
-    np.testing.assert_allclose(frequencies(sampling), expected, atol=0.012)
+    np.testing.assert_allclose(frequencies(sampling), expected, atol=0.02)
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.floats(-20, 20, width=32), min_size=1, max_size=200, unique=True),
     st.floats(0.01, 0.999),
