@@ -171,14 +171,19 @@ class SlotEngine:
 
     def _main(self, loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[LoadedModel]) -> None:
         """Supervise the thread: whatever goes wrong in it reaches those who wait."""
+
+        def post(news: News) -> None:
+            if news:
+                loop.call_soon_threadsafe(self._deliver, news)
+
         try:
             loaded, scheduler = load(self._settings, self._occupancy, self._clock)
             loop.call_soon_threadsafe(self._become_ready, loaded, waiter)
-            self._serve(scheduler, lambda news: news and loop.call_soon_threadsafe(self._deliver, news))
+            self._serve(scheduler, post)
         except Exception as error:
             loop.call_soon_threadsafe(self._fail, error, waiter)
 
-    def _serve(self, scheduler: Scheduler, post: Callable[[News], object]) -> None:
+    def _serve(self, scheduler: Scheduler, post: Callable[[News], None]) -> None:
         """Run steps until told to stop: commands between steps, then at most one prefill chunk and one decode run."""
         while True:
             for command in self._take_commands(wait=scheduler.is_idle):
