@@ -23,6 +23,9 @@ _TERM = re.compile(
     r"(?i)(?:base|sha|md|aes|utf|rs|hs|es|ed|rsa|argon|pbkdf|oauth|x|http|ipv|tls|v)[-_]?\d{1,5}\w{0,8}|"
     r"string|text|boolean|integer|number|null|none|true|false|required|optional|undefined"
 )
+_NAME = re.compile(r"[A-Za-z_.]+")
+_RUN = re.compile(r"[A-Za-z0-9]{8,}")
+_LETTERS_AND_DIGITS = re.compile(r"(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])")
 _DEFAULT_PASSWORDS = frozenset(
     "password pass secret postgres root admin user guest test mysql redis example changeme pw".split()
 )
@@ -40,15 +43,14 @@ def _could_be_real(value: str) -> bool:
 
 def _is_token(candidate: Candidate) -> bool:
     """Accept a token whose prefix says enough, unless its body is filler."""
-    body = re.split(r"[_-]", candidate.value)[-1]
-    return body.strip("xX0*.") != ""
+    body = max(re.split(r"[_-]", candidate.value), key=len)
+    return body.strip("xX0.") != ""
 
 
 def _is_sk_key(candidate: Candidate) -> bool:
-    """Accept `sk-` with a body no class name or file name has."""
-    return (
-        _could_be_real(candidate.value) and any(map(str.isdecimal, candidate.value)) and _entropy(candidate.value) > 3.5
-    )
+    """Accept `sk-` with a body that no class name or file name has."""
+    value = candidate.value
+    return _could_be_real(value) and any(map(str.isdecimal, value)) and _entropy(value) > 3.5
 
 
 def _is_jwt(candidate: Candidate) -> bool:
@@ -61,11 +63,9 @@ def _is_jwt(candidate: Candidate) -> bool:
 
 
 def _is_assigned_key(candidate: Candidate) -> bool:
+    """Accept a value with a run in it that is no word: `my-app-secret-2` and `src/v2/index` are names."""
     value = candidate.value
-    if not _could_be_real(value):
-        return False
-    mixed = any(map(str.isdecimal, value)) and any(map(str.isalpha, value))
-    return len(value) >= 16 and mixed and _entropy(value) >= 3.0
+    return _could_be_real(value) and _entropy(value) >= 3.0 and any(map(_LETTERS_AND_DIGITS.match, _RUN.findall(value)))
 
 
 def _is_assigned_password(candidate: Candidate) -> bool:
@@ -74,8 +74,7 @@ def _is_assigned_password(candidate: Candidate) -> bool:
         return False
     if candidate.fills_field:
         return len(value) >= 4
-    plain = value.isalpha() or re.fullmatch(r"[A-Za-z_.]+", value) is not None
-    return len(value) >= 6 and not plain and not value.isdecimal()
+    return len(value) >= 6 and _NAME.fullmatch(value) is None
 
 
 def _is_url_password(candidate: Candidate) -> bool:
@@ -112,7 +111,7 @@ SECRETS: tuple[Detector, ...] = (
     Detector("anthropic_key", "secret", r"\bsk-ant-[A-Za-z0-9_-]{16,255}", _is_token),
     Detector("openai_key", "secret", r"\bsk-[A-Za-z0-9_-]{20,255}", _is_sk_key),
     Detector("google_api_key", "secret", r"\bAIza[A-Za-z0-9_-]{35}"),
-    Detector("huggingface_token", "secret", r"\bhf_[A-Za-z]{30,40}\b", _is_token),
+    Detector("huggingface_token", "secret", r"\bhf_[A-Za-z0-9]{30,40}\b", _is_token),
     Detector("jwt", "secret", r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}", _is_jwt),
     Detector(
         "url_password",
@@ -126,6 +125,7 @@ SECRETS: tuple[Detector, ...] = (
         rf"(?i)(?:\b|_)(?:{_NAMES_OF_PASSWORDS}){_ASSIGNED}([!#-&(-_a-~]{{4,128}})",
         _is_assigned_password,
     ),
+    Detector("bearer_token", "secret", r"(?i)\bbearer[ \t]{1,4}([A-Za-z0-9_./+=~-]{16,255})", _is_assigned_key),
     Detector(
         "api_key",
         "secret",
