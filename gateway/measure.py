@@ -63,6 +63,7 @@ class Measurer:
             deadline=deadline,
             size=measure(request, parts, self._calibration),
             output_cap=cap,
+            cap_is_own=request.output_cap is not None,
             tenant=principal.tenant,
         )
 

@@ -37,7 +37,7 @@ class Settlement:
             if attempt.ended_at is None:
                 self._end_open(attempt, exchange, now)
             self._teach(attempt, exchange)
-        self._mark_span(exchange)
+        self._mark_span(exchange, now)
         try:
             self._records.write(outcome_record(exchange, now))
         except RecordFailed as exc:
@@ -74,17 +74,24 @@ class Settlement:
         if attempted is not None:
             target.observations = observe(target.observations, before.prediction, attempted)
 
-    def _mark_span(self, exchange: Exchange) -> None:
+    def _mark_span(self, exchange: Exchange, now: float) -> None:
         span = exchange.span
         assert exchange.outcome is not None
-        span.set_attribute(names.REQUEST_ID, exchange.request_id)
-        span.set_attribute(names.OUTCOME, exchange.outcome.value)
-        for part, ms in exchange.parts_ms.items():
-            span.set_attribute(f"tidegate.{part}_ms", ms)
+        if not span.is_recording():
+            return
+        attributes: dict[str, str | float] = {
+            names.REQUEST_ID: exchange.request_id,
+            names.OUTCOME: exchange.outcome.value,
+            **{f"tidegate.{part}_ms": ms for part, ms in exchange.parts_ms.items()},
+        }
         if exchange.committed_at is not None:
-            span.set_attribute(names.TARGET, exchange.attempts[-1].target)
+            attributes[names.TARGET] = exchange.attempts[-1].target
+            attributes[names.RELAY_MS] = (now - exchange.committed_at) * 1000
         if exchange.error is not None:
-            span.set_attribute(names.ERROR_TYPE, exchange.error.error_type)
+            attributes[names.ERROR_TYPE] = exchange.error.error_type
+            if exchange.error.http_status >= 500:
+                span.set_status(StatusCode.ERROR)
+        span.set_attributes(attributes)
 
 
 def _attempted(attempt: Attempt, decided: Decided) -> Attempted | None:

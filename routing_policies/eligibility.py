@@ -67,7 +67,7 @@ def needs_exact_count(policy: LoadedPolicy, view: RequestView, snapshot: Snapsho
         return False
     for name in policy.policy.targets:
         window = snapshot.targets[name].capabilities.window if name in snapshot.targets else None
-        if window is not None and tokens.least <= window - view.output_cap < tokens.most:
+        if window is not None and tokens.least <= window - view.reserved_output < tokens.most:
             return True
     return any(
         not condition.is_decided_by(tokens)
@@ -132,7 +132,7 @@ class _Asked:
         return Exclusion(ExclusionKind.CAPABILITY, f"cannot do {', '.join(lacking)}") if lacking else None
 
     def _by_window(self, window: int | None) -> Exclusion | None:
-        needed = self.view.size.tokens.most + self.view.output_cap
+        needed = self.view.size.tokens.most + self.view.reserved_output
         if window is None or needed <= window:
             return None
         return Exclusion(ExclusionKind.WINDOW, f"has a window of {window} tokens, and the request may take {needed}")

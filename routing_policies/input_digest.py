@@ -21,7 +21,7 @@ def digest_inputs(policy_digest: str, view: RequestView, snapshot: Snapshot) -> 
     needs, size, tenant = view.needs, view.size, view.tenant
     values = (
         policy_digest,
-        (view.task.value, view.model, view.stream, view.output_cap),
+        (view.task.value, view.model, view.stream, view.output_cap, view.cap_is_own),
         (needs.tools, needs.schema, needs.images, needs.audio, needs.logprobs, needs.n),
         _label(view.label),
         (budget.total_ms, budget.first_content_ms),

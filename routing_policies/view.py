@@ -26,6 +26,8 @@ class RequestView:
     Attributes:
         model: The public model name.
         output_cap: Output tokens the request may take: its own cap, or the policy's default.
+        cap_is_own: Whether the caller asked for that cap, so that it must fit the window with the prompt. A default
+            need not: where less is left, the answer is cut to that.
     """
 
     task: Task
@@ -36,4 +38,10 @@ class RequestView:
     deadline: Deadline
     size: Size
     output_cap: int
+    cap_is_own: bool = True
     tenant: Tenant = field(default_factory=lambda: Tenant("local"))
+
+    @property
+    def reserved_output(self) -> int:
+        """Output tokens that a window must have room for beside the prompt."""
+        return self.output_cap if self.cap_is_own else 1

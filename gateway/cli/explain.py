@@ -13,7 +13,7 @@ from rich.table import Table
 from gateway.cli.options import JsonOption, SettingsOption, UrlOption, base_url, fail
 from inference_protocol import headers as header
 
-_TERMS = ("deadline", "exposure", "fit", "quality", "cost", "energy", "preferred")
+_TERMS = ("deadline", "exposure", "fit", "quality", "cost", "energy")
 
 
 def explain(
@@ -57,7 +57,7 @@ def _sentences(found: dict[str, Any]) -> list[str]:
     label = found["label"]
     kinds = ", ".join(f"{kind} x{count}" for kind, count in label["counts"].items())
     return [
-        found["sentence"],
+        found["because"],
         f"label   {label['class']}" + (f" ({kinds})" if kinds else ""),
         f"scores  latency {scores['latency']:.2f}   privacy {scores['privacy']:.2f}   size {scores['size']:.2f}",
         f"policy  {found['policy']['name']}",
@@ -66,13 +66,13 @@ def _sentences(found: dict[str, Any]) -> list[str]:
 
 def _targets(found: dict[str, Any]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("target", "", *_TERMS, "score"):
+    for column in ("target", "", *_TERMS, "preferred", "score"):
         table.add_column(column, justify="left" if column in ("target", "") else "right")
     for name, row in found["targets"].items():
-        terms = row.get("terms")
-        if terms is None:
-            table.add_row(name, row["detail"])
+        if not row["eligible"]:
+            table.add_row(name, row["excluded"]["kind"])
         else:
-            mark = "chosen" if name == found["chosen"] else "eligible"
-            table.add_row(name, mark, *(f"{terms[t]:.2f}" for t in _TERMS), f"{terms['score']:.3f}")
+            mark = "chosen" if name == found["target"] else "eligible"
+            terms = (f"{row['terms'][term]:.2f}" for term in _TERMS)
+            table.add_row(name, mark, *terms, f"{row['preferred']:.2f}", f"{row['score']:.3f}")
     return table

@@ -32,7 +32,7 @@ def serve(settings_file: SettingsOption = None) -> None:
         fail(str(exc))
     telemetry = set_up(
         TelemetrySettings(
-            "tidegate-gateway",
+            "gateway",
             settings.traces_dir,
             settings.telemetry.otlp_endpoint,
             sample_ratio=settings.telemetry.sample_ratio,
@@ -57,7 +57,20 @@ def policy_or_fail(settings: Settings) -> LoadedPolicy:
         loaded = load_policy(source)
     except PolicyError as exc:
         fail(str(exc))
+    refuse_failing_tests(loaded)
+    unreachable = [name for name in loaded.policy.targets if name not in settings.targets]
+    if unreachable:
+        fail(
+            f"{loaded.origin}: the policy names {', '.join(unreachable)}, and no settings say how to reach that. "
+            f"Settings have: {', '.join(settings.targets)}."
+        )
+    for name in settings.targets.keys() - loaded.policy.targets.keys():
+        typer.secho(f"The policy says nothing of the target {name!r}, so nothing is sent there.", err=True)
+    return loaded
+
+
+def refuse_failing_tests(loaded: LoadedPolicy) -> None:
+    """Run a policy's own tests, and end the command with those that fail."""
     failures = failing_tests(loaded)
     if failures:
-        fail("\n".join(f"{loaded.origin}: the policy's own test fails: {failure}" for failure in failures))
-    return loaded
+        fail("\n".join(f"{loaded.origin}: test `{failure.test}` fails: {failure.message}" for failure in failures))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from opentelemetry.trace import SpanKind, StatusCode, Tracer
+from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer
 
 import observability
 from gateway.dispatch.attempt import Answer, AttemptPlan, Timeouts, attempt
@@ -78,9 +78,7 @@ class Dispatcher:
     async def _attempt(self, exchange: Exchange, target: Target) -> Answer:
         decided = exchange.decided
         started = self._clock()
-        span = observability.child(
-            self._tracer, exchange.span, f"{decided.request.task} {decided.request.model}", SpanKind.CLIENT
-        )
+        span = self._start_span(exchange, target, decided)
         target.enter()
         made = Attempt(target.name, started, span, target.in_flight)
         exchange.attempts.append(made)
@@ -111,6 +109,19 @@ class Dispatcher:
         made.first_content_at = self._clock()
         made.answer = answer
         return answer
+
+    def _start_span(self, exchange: Exchange, target: Target, decided: Decided) -> Span:
+        request = decided.request
+        attributes: dict[str, str | int | bool] = {
+            names.TARGET: target.name,
+            names.ATTEMPT: len(exchange.attempts) + 1,
+            names.GEN_AI_OPERATION_NAME: request.task.value,
+            names.GEN_AI_REQUEST_MODEL: request.model,
+            names.GEN_AI_REQUEST_STREAM: request.stream,
+        }
+        return observability.child(
+            self._tracer, exchange.span, f"{request.task} {request.model}", SpanKind.CLIENT, attributes=attributes
+        )
 
     def _is_late(self, exchange: Exchange) -> bool:
         remaining_ms = exchange.decided.view.deadline.remaining_total_ms(self._clock())

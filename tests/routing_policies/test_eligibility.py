@@ -106,6 +106,13 @@ def test_a_target_that_cannot_do_what_is_needed_is_not_eligible(
     assert kind(verdict, "edge") is ExclusionKind.CAPABILITY
 
 
+def test_a_default_cap_need_not_fit_the_window(make: SimpleNamespace) -> None:
+    tight = make.view(tokens=TokenInterval(999, 999, 999), output_cap=512)
+    snapshot = make.snapshot(make.target("edge", window=1000), make.target("cloud", window=1000))
+    assert not decide(make.policy(), tight, snapshot).eligible
+    assert len(decide(make.policy(), replace(tight, cap_is_own=False), snapshot).eligible) == 2
+
+
 def test_prompt_and_output_cap_must_fit_the_window_by_the_safe_bound(make: SimpleNamespace) -> None:
     snapshot = make.snapshot(make.target("edge", window=1000), make.target("cloud", window=None))
     fits = make.view(tokens=TokenInterval(700, 800, 900), output_cap=100)
