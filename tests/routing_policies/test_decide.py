@@ -196,7 +196,7 @@ from routing_policies.view import RequestView, Tenant
 from inference_protocol.request import Needs, Task
 tags = frozenset("abcdefghij")
 view = RequestView(Task.CHAT, "m", True, Needs(), Label(DataClass.PUBLIC, declared=Component(None, tags)),
-                   Deadline(0.0), Size(TokenInterval(1, 1, 1), 1), 1, Tenant("t", tags))
+                   Deadline(0.0), Size(TokenInterval(1, 1, 1), 1), 1, tenant=Tenant("t", tags))
 print(digest_inputs("p", view, Snapshot({}, 0.0)))
 """
     found = {
