@@ -30,7 +30,9 @@ _FILLERS = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0\u
 _INVISIBLE = frozenset({"Cf", "Mn", "Me"})
 # Everything that folds lies below the second, or is an invisible tag or variation selector of the last.
 _FOLDED_RANGES = (range(0x80, 0x3400), range(0xA000, 0xAC00), range(0xF900, 0x20000), range(0xE0000, 0xE0200))
-_ESCAPE = re.compile(r"""\\+(?:u([0-9A-Fa-f]{4})|([nrtbf])|(?=["'/]))""")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
+# A run of backslashes is tried once, from its first: from each of them, long runs would take quadratic time.
+_ESCAPE = re.compile(r"""(?<!\\)\\++(?:u([0-9A-Fa-f]{4})|([nrtbf])|(?=["'/]))""")
 
 
 def folding_table() -> FoldingTable:
@@ -73,23 +75,22 @@ def origins(text: str, table: FoldingTable) -> Sequence[int]:
     found: list[int] = []
     at = 0
     for match in _ESCAPE.finditer(text):
-        _extend(found, text[at : match.start()], at, table)
-        found.extend([match.start()] * len(_folded_bytes(_unescaped(match), table)))
+        _extend(found, text, at, match.start(), table)
+        found.extend([match.start()] * sum(_width(char, table) for char in _unescaped(match)))
         at = match.end()
-    _extend(found, text[at:], at, table)
+    _extend(found, text, at, len(text), table)
     found.append(len(text))
     return found
 
 
-def _extend(found: list[int], text: str, start: int, table: FoldingTable) -> None:
-    if text.isascii():
-        found.extend(range(start, start + len(text)))
-        return
-    for index, char in enumerate(text, start):
-        if char < "\x80":
-            found.append(index)
-        else:
-            found.extend([index] * len(_folded_bytes(char, table)))
+def _extend(found: list[int], text: str, start: int, end: int, table: FoldingTable) -> None:
+    """Map what stands between two escapes."""
+    for match in _NOT_ASCII.finditer(text, start, end):
+        found.extend(range(start, match.start()))
+        for index, char in enumerate(match[0], match.start()):
+            found.extend([index] * _width(char, table))
+        start = match.end()
+    found.extend(range(start, end))
 
 
 def _unescaped(match: re.Match[str]) -> str:
@@ -98,5 +99,7 @@ def _unescaped(match: re.Match[str]) -> str:
     return " " if match[2] is not None else ""
 
 
-def _folded_bytes(plain: str, table: FoldingTable) -> bytes:
-    return plain.translate(table).encode("utf-8", "replace")
+def _width(char: str, table: FoldingTable) -> int:
+    """Return how many bytes a character folds to."""
+    folded = table.get(ord(char))
+    return len(char.encode("utf-8", "replace")) if folded is None else len(folded)

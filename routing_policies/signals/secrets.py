@@ -69,7 +69,7 @@ def _is_assigned_key(candidate: Candidate) -> bool:
 
 
 def _is_assigned_password(candidate: Candidate) -> bool:
-    value = candidate.value.rstrip(",;.)}]")
+    value = candidate.value.rstrip(",:;.)}]")
     if _STAND_IN.search(value) or _TERM.fullmatch(value) or value.lower() in _DEFAULT_PASSWORDS:
         return False
     if candidate.fills_field:

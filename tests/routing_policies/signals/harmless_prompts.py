@@ -74,6 +74,7 @@ HARMLESS_PROMPTS = (
     'password = os.environ["DB_PASSWORD"]; api_key = settings.api_key',
     "amqp://rabbit:rabbit@mq:5672/ and mysql://root:root@db/shop are the defaults in our compose file",
     "git clone ssh://deploy@build.corp.com/srv/gate.git hangs, https://deploy@build.corp.com/srv works",
+    "The form has username: password: remember: in that order, password: is drawn last",
     "password: whatever the user typed, password=pw.strip()",
     "What does eyJhIjoiYiJ9.eyJhIjoiYiJ9.abcdefghij decode to?",
     "def login(user: str, password: str) -> Token: ...  # how do I type this?",

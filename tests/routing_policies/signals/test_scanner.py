@@ -278,7 +278,17 @@ def test_no_pattern_can_run_over_the_end_of_a_part() -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["jane@corp.com, card 4111 1111 1111 1111; ", "4111 ", "eyJa-", "1:", "пример jane@corp.com "]
+    "unit",
+    [
+        "jane@corp.com, card 4111 1111 1111 1111; ",
+        "4111 ",
+        "eyJa-",
+        "1:",
+        "\\",
+        "\\n4",
+        "password: ",
+        "пример jane@corp.com ",
+    ],
 )
 def test_the_cost_grows_with_the_length_of_the_text_and_not_faster(unit: str) -> None:
     def cost(length: int) -> float:
