@@ -3,7 +3,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# A test says what is right, not how fast: on a busy machine an example may take any time.
+hypothesis.settings.register_profile("house", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("house")
 
 EDGE_MODEL = "smollm2-135m-instruct-int8"
 CLOUD_MODEL = "smollm2-135m-instruct-f32"
