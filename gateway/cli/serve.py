@@ -7,7 +7,6 @@ from pathlib import Path
 
 import typer
 
-from gateway.app import create_app
 from gateway.cli.options import SettingsOption, fail, settings_or_fail
 from gateway.settings import Settings
 from observability import TelemetrySettings, set_up
@@ -38,6 +37,8 @@ def serve(settings_file: SettingsOption = None) -> None:
             sample_ratio=settings.telemetry.sample_ratio,
         )
     )
+    from gateway.app import create_app  # noqa: PLC0415  # a second of imports that no other command needs
+
     try:
         app = create_app(settings, policy, telemetry.tracer)
     except ValueError as exc:  # a credential that cannot be read

@@ -20,6 +20,7 @@ from gateway.cli.runtimes import cloud_argv, edge_argv, gateway_argv
 from gateway.cli.serve import policy_or_fail
 from gateway.settings import Settings
 from gateway.supervise import Limits, Supervisor
+from serving.listener import ListenRefused, bind_tcp
 
 _PROBE_TIMEOUT_S = 2.0
 _PROBE_EVERY_S = 0.2
@@ -36,8 +37,18 @@ def up(settings_file: SettingsOption = None) -> None:
             f"There is no model {' and no model '.join(missing)} in {settings.models_dir}. "
             "Build the default models with `tidegate models build`."
         )
+    _refuse_taken_port(settings)
     console = Console(highlight=False)
     raise typer.Exit(asyncio.run(_run(settings, settings_file, console)))
+
+
+def _refuse_taken_port(settings: Settings) -> None:
+    """End the command if somebody listens where the gateway would: their answers would pass for ours."""
+    listen = settings.listen
+    try:
+        bind_tcp(listen.host, listen.port, authenticated=bool(settings.auth.keys)).close()
+    except ListenRefused as exc:
+        fail(f"{exc} Stop what listens there, or set another `listen.port` in the settings.")
 
 
 async def _run(settings: Settings, settings_file: Path | None, console: Console) -> int:
@@ -62,20 +73,22 @@ def _children(
     children: list[ChildSpec] = []
     programs: list[tuple[str, str]] = []
     if "edge" in settings.targets:
-        children.append(ChildSpec("edge", tuple(edge_argv(settings)), environment))
+        lives = _answers("http://edge/livez", socket_path=str(settings.edge_socket))
+        children.append(ChildSpec("edge", tuple(edge_argv(settings)), environment, lives))
         programs.append(("edge", f"{settings.edge.model} on ONNX Runtime, {settings.edge_socket}"))
     port = settings.stand_in_port
     if port is not None:
-        children.append(ChildSpec("cloud", tuple(cloud_argv(settings, port)), environment))
+        lives = _answers(f"http://127.0.0.1:{port}/livez")
+        children.append(ChildSpec("cloud", tuple(cloud_argv(settings, port)), environment, lives))
         programs.append(("cloud", f"a stand-in: {settings.cloud.model} on torch, port {port}"))
     children.append(ChildSpec("gateway", tuple(gateway_argv(settings_file)), environment, _answers(f"{url}/livez")))
     programs.append(("gateway", f"{url}, policy {settings.policy}"))
     return children, tuple(programs)
 
 
-def _answers(url: str) -> Callable[[], Awaitable[bool]]:
+def _answers(url: str, socket_path: str | None = None) -> Callable[[], Awaitable[bool]]:
     async def probe() -> bool:
-        return await _get(url) is not None
+        return await _get(url, socket_path) is not None
 
     return probe
 
@@ -99,9 +112,10 @@ async def _announce(url: str, bearings: banner.Bearings, console: Console) -> No
         await asyncio.sleep(_PROBE_EVERY_S if not told_how else 1.0)
 
 
-async def _get(url: str) -> httpx.Response | None:
+async def _get(url: str, socket_path: str | None = None) -> httpx.Response | None:
+    transport = httpx.AsyncHTTPTransport(uds=socket_path, trust_env=False)
     try:
-        async with httpx.AsyncClient(timeout=_PROBE_TIMEOUT_S, trust_env=False) as client:
+        async with httpx.AsyncClient(transport=transport, timeout=_PROBE_TIMEOUT_S) as client:
             return await client.get(url)
     except httpx.TransportError:
         return None
