@@ -7,7 +7,7 @@ import sys
 from cloud_runtime.engines.loading import EngineSettings
 from cloud_runtime.engines.transformers import TransformersEngine
 from runtime_server import serving
-from runtime_server.options import RuntimeOptions, argument_parser
+from runtime_server.options import RuntimeOptions, argument_parser, at_least
 
 _PORT = 8090
 
@@ -17,7 +17,7 @@ def main() -> int:
     parser = argument_parser("python -m cloud_runtime", __doc__ or "", default_port=_PORT)
     cloud = parser.add_argument_group("the engine")
     cloud.add_argument(
-        "--threads", type=int, metavar="N", help="threads on the CPU; one fewer than it may use by default"
+        "--threads", type=at_least(1), metavar="N", help="threads of one run on the CPU (default: its CPUs but one)"
     )
     arguments = parser.parse_args()
     options = RuntimeOptions.from_arguments(arguments)

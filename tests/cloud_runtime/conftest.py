@@ -46,8 +46,8 @@ def _ready_url(process: subprocess.Popen[bytes], log: Path) -> str:
     while time.monotonic() < give_up:
         said = log.read_text(encoding="utf-8")
         assert process.poll() is None, said
-        if url is None and (found := re.search(r"Listening on (\S+)", said)):
-            url = found[1]
+        if url is None and (found := re.search(r"http://127\.0\.0\.1:\d+", said)):
+            url = found[0]
         if url is not None and httpx.get(f"{url}/readyz").status_code == 200:
             return url
         time.sleep(0.05)
@@ -58,7 +58,7 @@ def _ready_url(process: subprocess.Popen[bytes], log: Path) -> str:
 def tiny_model(tmp_path: Path) -> Callable[..., Path]:
     """Make a folder of a llama with random weights, which says nothing of sense, but at once."""
 
-    def make(*, poison: float | None = None, **generation_defaults: Any) -> Path:
+    def make(*, poisoned_token: int | None = None, **generation_defaults: Any) -> Path:
         import torch
         from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -73,9 +73,9 @@ def tiny_model(tmp_path: Path) -> Callable[..., Path]:
             max_position_embeddings=WINDOW,
         )
         model = LlamaForCausalLM(config)
-        if poison is not None:
+        if poisoned_token is not None:
             with torch.no_grad():
-                model.lm_head.weight[7, 3] = poison
+                model.model.embed_tokens.weight[poisoned_token] = float("nan")
         folder = tmp_path / "tiny"
         model.save_pretrained(folder)
         (folder / "generation_config.json").write_text(json.dumps(generation_defaults), encoding="utf-8")
