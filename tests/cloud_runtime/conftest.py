@@ -58,7 +58,7 @@ def _ready_url(process: subprocess.Popen[bytes], log: Path) -> str:
 def tiny_model(tmp_path: Path) -> Callable[..., Path]:
     """Make a folder of a llama with random weights, which says nothing of sense, but at once."""
 
-    def make(*, poisoned_token: int | None = None, **generation_defaults: Any) -> Path:
+    def make(name: str = "tiny", *, poisoned_token: int | None = None, **generation_defaults: Any) -> Path:
         import torch
         from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -76,7 +76,7 @@ def tiny_model(tmp_path: Path) -> Callable[..., Path]:
         if poisoned_token is not None:
             with torch.no_grad():
                 model.model.embed_tokens.weight[poisoned_token] = float("nan")
-        folder = tmp_path / "tiny"
+        folder = tmp_path / name
         model.save_pretrained(folder)
         (folder / "generation_config.json").write_text(json.dumps(generation_defaults), encoding="utf-8")
         seal(folder)

@@ -161,12 +161,29 @@ async def test_narrow_sampling_is_greedy(tiny_model: TinyModel, clock: HoldingCl
         assert (await read(engine.submit(job(max_tokens=8, sampling=Sampling(**narrow)))))[0] == greedy
 
 
+@pytest.mark.parametrize(("top_k", "least", "most"), [(3, 2, 3), (0, 60, 120), (-1, 60, 120)])
+async def test_top_k_keeps_as_many_tokens_as_it_says_and_nothing_keeps_all(
+    tiny_model: TinyModel, clock: HoldingClock, top_k: int, least: int, most: int
+) -> None:
+    async with running(tiny_model(), clock) as engine:
+        found = set()
+        for seed in range(120):
+            sampling = Sampling(temperature=2.0, top_k=top_k, seed=seed)
+            found.update((await read(engine.submit(job(max_tokens=1, sampling=sampling))))[0])
+        assert least <= len(found) <= most  # transformers' own default would keep 50
+
+
 async def test_a_folders_own_defaults_change_no_answer(tiny_model: TinyModel, clock: HoldingClock) -> None:
-    folder = tiny_model(do_sample=True, top_k=2, temperature=0.1, max_new_tokens=3, eos_token_id=list(range(200)))
-    async with running(folder, clock) as engine:
-        tokens, finish = await read(engine.submit(job(max_tokens=300, sampling=Sampling(temperature=2.0, top_k=-1))))
-        assert (len(tokens), finish) == (300, FinishReason.LENGTH)
-        assert len(set(tokens)) > 100  # transformers' own default would keep 50
+    plain, tuned = (
+        tiny_model("plain"),
+        tiny_model("tuned", repetition_penalty=5.0, max_new_tokens=3, suppress_tokens=[9]),
+    )
+    answers = []
+    for folder in (plain, tuned):
+        async with running(folder, clock) as engine:
+            answers.append(await read(engine.submit(job(max_tokens=20))))
+    assert answers[0] == answers[1]
+    assert answers[0][1] is FinishReason.LENGTH
 
 
 async def test_one_runs_the_rest_wait_and_one_too_many_is_refused(tiny_model: TinyModel, clock: HoldingClock) -> None:
