@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import random
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 from gateway.admission import Admission
 from gateway.api import chat, explain, health
 from gateway.api.begin import ExchangeOpener
+from gateway.api.direct_routes import DirectRoutes
 from gateway.api.faults import install_fault_handlers
 from gateway.api.inference import InferenceEndpoint
 from gateway.api.models import ModelsEndpoint
@@ -67,6 +68,7 @@ def create_app(
         clock: Monotonic seconds.
         wall: Seconds since the epoch, for records.
     """
+    draw = random.Random(secrets.token_bytes(32))  # noqa: S311  # ids and seeds keep no secret
     targets = Targets.from_settings(settings)
     policies = PolicyHolder(policy)
     admission = Admission(settings.limits.concurrent_requests)
@@ -95,9 +97,9 @@ def create_app(
         dispatcher,
         tracer,
         clock=clock,
-        new_seed=lambda: secrets.randbits(63),
+        new_seed=lambda: draw.getrandbits(63),
     )
-    begin = ExchangeOpener(clock=clock, wall=wall, new_id=lambda: f"req-{os.urandom(12).hex()}")
+    begin = ExchangeOpener(clock=clock, wall=wall, new_id=lambda: f"req-{draw.getrandbits(96):024x}")
     parse = chat.chat_parser(settings.default_model, targets.public_models)
     settlement = Settlement(targets, records, clock=clock)
     body_limit = settings.limits.body_bytes
@@ -120,14 +122,14 @@ def create_app(
         parse, pipeline, settlement, admission, begin=begin, clock=clock, body_limit=body_limit
     )
     explain_endpoint = explain.ExplainEndpoint(parse, pipeline, begin=begin, body_limit=body_limit)
+    posts: dict[str, ASGIApp] = {chat.PATH: chat_endpoint, explain.PATH: explain_endpoint}
     api.router.routes += [
-        Route(chat.PATH, chat_endpoint, methods=["POST"]),
-        Route(explain.PATH, explain_endpoint, methods=["POST"]),
+        *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()),
         Route("/v1/models", ModelsEndpoint(targets).get, methods=["GET"]),
         Route(health.LIVE_PATH, health.livez, methods=["GET"]),
         Route(health.READY_PATH, health.ReadyEndpoint(targets, policies, admission).get, methods=["GET"]),
     ]
     asgi = ServerSpanMiddleware(
-        api, tracer, trust_inbound=settings.telemetry.trust_inbound_trace, quiet_paths=QUIET_PATHS
+        DirectRoutes(posts, api), tracer, trust_inbound=settings.telemetry.trust_inbound_trace, quiet_paths=QUIET_PATHS
     )
     return App(asgi, admission, targets)

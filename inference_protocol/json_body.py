@@ -45,17 +45,22 @@ def parse_object(raw: bytes) -> dict[str, Any]:
     return tree
 
 
-def splice(raw: bytes, values: Mapping[str, bytes | None]) -> bytes:
+def splice(raw: bytes, tree: Mapping[str, Any], values: Mapping[str, bytes | None]) -> bytes:
     """Return `raw` with top-level values replaced, added or (where `None`) removed; every other byte stays as it was.
 
     A removed member takes along the comma and the white space before it.
 
     Args:
         raw: A body that `parse_object` accepted.
+        tree: What it was parsed to; only a body that has one of the keys must be searched for it.
         values: Top-level key to the JSON text of its new value.
     """
     if not values:
         return raw
+    if tree and values.keys().isdisjoint(tree):
+        added = [json.dumps(key).encode() + b":" + value for key, value in values.items() if value is not None]
+        end = raw.rindex(b"}")
+        return b",".join([raw[:end], *added]) + raw[end:]
     members = _top_level_members(raw)
     head, tail = (raw[: members[0].key_start], raw[members[-1].value_end :]) if members else _empty_object(raw)
     kept: list[bytes] = []

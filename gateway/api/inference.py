@@ -113,19 +113,29 @@ class InferenceEndpoint:
 
 
 async def unless_gone(work: Coroutine[Any, Any, None], receive: Callable[[], Awaitable[Any]]) -> None:
-    """Run `work`, and cancel it when the caller hangs up.
+    """Run `work` here, and cancel it when the caller hangs up.
 
     Raises:
         ClientGone: The caller hung up first; `work` has ended by then.
     """
-    working = asyncio.ensure_future(work)
-    watching = asyncio.ensure_future(until_gone(receive))
+    here = asyncio.current_task()
+    assert here is not None
+    gone = False
+
+    async def watch() -> None:
+        nonlocal gone
+        await until_gone(receive)
+        gone = True
+        here.cancel()
+
+    watching = asyncio.create_task(watch())
     try:
-        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise ClientGone
-        working.result()
+        await work
+        if gone:
+            await asyncio.sleep(0)  # the cancellation that came too late arrives here and not somewhere later
+    except asyncio.CancelledError:
+        if gone and here.uncancel() == 0:
+            raise ClientGone from None
+        raise
     finally:
-        for task in (working, watching):
-            task.cancel()
-        await asyncio.gather(working, watching, return_exceptions=True)
+        watching.cancel()

@@ -109,8 +109,8 @@ async def _head(target: Target, plan: AttemptPlan, clock: Callable[[], float]) -
     request = httpx.Request(
         "POST",
         target.url("/v1/chat/completions"),
-        headers={**plan.headers, **target.credential},
-        content=body.content,
+        headers={**plan.headers, **target.credential, "content-length": str(len(body.content))},
+        stream=httpx.ByteStream(body.content),  # spares httpx's own look at the content
         extensions={PERMIT: plan.permit},
     )
     try:
@@ -137,7 +137,7 @@ async def _buffered(response: httpx.Response, plan: AttemptPlan, clock: Callable
     if not found.content:
         raise UpstreamProtocol("The target's answer holds no choice.")
     if tree.get("model") not in (None, plan.request.model):
-        body = splice(body, {"model": orjson.dumps(plan.request.model)})
+        body = splice(body, tree, {"model": orjson.dumps(plan.request.model)})
     facts = AnswerFacts()
     facts.add(found)
     return BufferedAnswer(body, facts)

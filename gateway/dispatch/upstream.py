@@ -180,7 +180,7 @@ class UpstreamStream:
         if chunk.get("model") in (None, self._public_model) or frame.data is None:
             return frame.raw
         one_line = frame.data.replace(b"\n", b" ")
-        return sse.encode_data(splice(one_line, {"model": orjson.dumps(self._public_model)}))
+        return sse.encode_data(splice(one_line, chunk, {"model": orjson.dumps(self._public_model)}))
 
 
 def parse_answer(data: bytes) -> dict[str, Any]:

@@ -43,4 +43,4 @@ def outbound_body(request: InferenceRequest, splices: Mapping[str, bytes | None]
         raise ValueError(f"The gateway does not set {sorted(unknown)} in a caller's body.")
     if transform is not Transform.NONE:
         raise ValueError(f"No transform {transform.value!r} exists.")
-    return OutboundBody(_SEAL, splice(request.raw, splices), transform)
+    return OutboundBody(_SEAL, splice(request.raw, request.tree, splices), transform)

@@ -55,7 +55,7 @@ class Door(httpx.AsyncBaseTransport):
         await self._inner.aclose()
 
     def _check(self, permit: Permit, request: httpx.Request) -> None:
-        if not isinstance(permit.body, OutboundBody) or request.content != permit.body.content:
+        if not isinstance(permit.body, OutboundBody) or request.read() != permit.body.content:
             raise EgressRefused(f"Nothing was sent to {self._target!r}: the body is not the one that was cleared.")
         named = next((e for e in permit.verdict.eligible if e.target == self._target), None)
         if named is None or named.transform is not permit.body.transform:

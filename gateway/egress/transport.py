@@ -37,6 +37,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
         self._max_connections = max_connections
         self._tls = tls
         self._session: aiohttp.ClientSession | None = None
+        self._urls: dict[str, URL] = {}
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send and return as soon as the response head is there; the body is read from `response.stream`.
@@ -51,9 +52,9 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
         try:
             answer = await session.request(
                 request.method,
-                URL(str(request.url), encoded=True),
+                self._url(request),
                 headers=[(key.decode("latin-1"), value.decode("latin-1")) for key, value in request.headers.raw],
-                data=request.content or None,
+                data=request.read() or None,
                 allow_redirects=False,
             )
         except aiohttp.ConnectionTimeoutError as exc:
@@ -71,6 +72,13 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+    def _url(self, request: httpx.Request) -> URL:
+        """The address as aiohttp takes it; one endpoint has few paths, so each is turned over once."""
+        text = str(request.url)
+        if text not in self._urls:
+            self._urls[text] = URL(text, encoded=True)
+        return self._urls[text]
 
     def _open(self) -> aiohttp.ClientSession:
         connector: aiohttp.BaseConnector

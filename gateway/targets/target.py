@@ -53,10 +53,13 @@ class Target:
         self.state: RuntimeState | None = None
         self.in_flight = 0
         self.observations = Observations()
+        self._urls: dict[str, httpx.URL] = {}
 
     def url(self, path: str) -> httpx.URL:
         """The address of a path at this target."""
-        return self.endpoint.url(path)
+        if path not in self._urls:
+            self._urls[path] = self.endpoint.url(path)
+        return self._urls[path]
 
     def enter(self) -> None:
         """Count an attempt in."""

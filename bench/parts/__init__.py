@@ -1,0 +1,1 @@
+"""Programs and clients that several benchmarks are made of."""
