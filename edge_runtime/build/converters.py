@@ -64,7 +64,9 @@ class Converters:
 
     def _run(self, module: str, *arguments: str) -> None:
         offline = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HOME": str(self.scratch)}
-        repeatable = {"PYTHONHASHSEED": "0"}  # the model builder writes sets in their order, and with it the digest
+        # The builder takes the commit of whatever repository it is installed in for its own and writes it into the
+        # graph, which would then have another digest after every commit.
+        repeatable = {"GIT_DIR": os.devnull}
         done = subprocess.run(  # noqa: S603 - our own interpreter and modules that this file names
             [sys.executable, "-m", module, *arguments],
             stdout=subprocess.PIPE,
