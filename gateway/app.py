@@ -32,6 +32,9 @@ from gateway.policies import PolicyHolder
 from gateway.records.log import RecordLog
 from gateway.settings import Settings
 from gateway.settle import Settlement
+from gateway.state.keys import Purpose, load_keys
+from gateway.state.label_store import LabelStore, make_label_file
+from gateway.state.taint import Taints
 from gateway.targets.poller import Poller
 from gateway.targets.registry import Targets
 from gateway.targets.tokens import reference_tokenizer
@@ -67,9 +70,14 @@ def create_app(
         tracer: Where spans go.
         clock: Monotonic seconds.
         wall: Seconds since the epoch, for records.
+
+    Raises:
+        ValueError: A credential or the installation's key cannot be read.
     """
     draw = random.Random(secrets.token_bytes(32))  # noqa: S311  # ids and seeds keep no secret
+    keys = load_keys(settings.keys_dir, before_the_first=lambda: make_label_file(settings.labels_file))
     targets = Targets.from_settings(settings)
+    taints = Taints(LabelStore(settings.labels_file, wall=wall), keys)
     policies = PolicyHolder(policy)
     admission = Admission(settings.limits.concurrent_requests)
     records = RecordLog(
@@ -81,7 +89,7 @@ def create_app(
     bounds = settings.timeouts
     dispatcher = Dispatcher(
         targets,
-        Outbound(salt_key=secrets.token_bytes(32), clock=clock),
+        Outbound(salt_key=keys.derive(Purpose.CACHE_SALT), clock=clock),
         Timeouts(bounds.connect_s, bounds.first_content_s, bounds.idle_s, bounds.total_s),
         tracer,
         clock=clock,
@@ -91,7 +99,8 @@ def create_app(
     pipeline = Pipeline(
         Identity(settings.auth),
         policies,
-        Measurer(build_scanner(), calibration, counter),
+        Measurer(build_scanner(), taints, calibration, counter),
+        taints,
         targets,
         records,
         dispatcher,
@@ -114,6 +123,7 @@ def create_app(
             await asyncio.gather(polling, return_exceptions=True)
             await targets.aclose()
             records.close()
+            taints.close()
 
     # The bundled documentation pages would load scripts from another host, so only the document itself is served.
     api = FastAPI(title="Tidegate", docs_url=None, redoc_url=None, lifespan=lifespan)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gateway.settings import ApiKey, Auth
 from inference_protocol import headers as header
 from inference_protocol.errors import AuthenticationFailed
-from routing_policies.signals.label import NOTHING, Component
+from inference_protocol.text_parts import UninspectableCause
+from routing_policies.signals.label import NOTHING, Component, DataClass
 from routing_policies.view import Tenant
 
 
@@ -21,11 +22,13 @@ class Principal:
     Attributes:
         id: The key's public id, or `local`.
         key_label: What everything sent with this key is labelled at least.
+        uninspected: Class by cause of what this key sends and nobody can read, instead of the policy's.
     """
 
     id: str
     tenant: Tenant
     key_label: Component = NOTHING
+    uninspected: Mapping[UninspectableCause, DataClass] = field(default_factory=dict)
 
 
 LOCAL = Principal("local", Tenant("local", frozenset({"inference"})))
@@ -61,4 +64,5 @@ class Identity:
 
 def _principal(key: ApiKey) -> Principal:
     tenant = Tenant(key.tenant, frozenset(key.roles), key.residency)
-    return Principal(key.id, tenant, Component(key.level, frozenset(key.data_tags)))
+    own = {UninspectableCause(cause): DataClass.from_word(word) for cause, word in key.uninspected.items()}
+    return Principal(key.id, tenant, Component(key.level, frozenset(key.data_tags)), own)

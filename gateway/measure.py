@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gateway.identity import Principal
+from gateway.state.taint import StoreUnreadable, Taints
 from inference_protocol.request import InferenceRequest
-from inference_protocol.text_parts import TextPart
+from inference_protocol.text_parts import TextPart, UninspectableCause
 from routing_policies.policy.loader import LoadedPolicy
 from routing_policies.signals.deadline import parse_deadline
 from routing_policies.signals.label import NOTHING, label_of, parse_label_headers
@@ -21,17 +22,21 @@ OFF_LOOP_COUNT_BYTES = 16 << 10
 
 
 class Measurer:
-    """Measures requests with one scanner and one tokenizer."""
+    """Measures requests with one scanner, one memory of labels and one tokenizer."""
 
-    def __init__(self, scanner: Scanner, calibration: Calibration, counter: TokenCounter | None) -> None:
+    def __init__(
+        self, scanner: Scanner, taints: Taints, calibration: Calibration, counter: TokenCounter | None
+    ) -> None:
         """Set up.
 
         Args:
             scanner: Finds identifiers and secrets.
+            taints: Knows how earlier turns were labelled.
             calibration: What texts usually come to in tokens.
             counter: Counts tokens exactly; `None` where no tokenizer is at hand, so that safe bounds decide.
         """
         self._scanner = scanner
+        self._taints = taints
         self._calibration = calibration
         self._counter = counter
 
@@ -52,7 +57,13 @@ class Measurer:
         deadline = parse_deadline(headers, received_at=received_at, defaults=policy.deadline_defaults)
         parts = tuple(request.text_parts())
         scan = await self._scan(parts, len(request.raw))
-        label = label_of(policy.label_rules, declared=declared, key=principal.key_label, taint=NOTHING, scan=scan)
+        try:
+            taint = await self._taints.recall(request, principal.tenant.id)
+        except StoreUnreadable:
+            taint = NOTHING
+            scan = replace(scan, causes=scan.causes | {UninspectableCause.HISTORY})
+        rules = policy.label_rules.with_causes(principal.uninspected)
+        label = label_of(rules, declared=declared, key=principal.key_label, taint=taint, scan=scan)
         cap = request.output_cap if request.output_cap is not None else policy.policy.defaults.max_tokens
         return RequestView(
             task=request.task,

@@ -17,6 +17,7 @@ from gateway.measure import Measurer
 from gateway.policies import PolicyHolder
 from gateway.records.builders import decision_record
 from gateway.records.log import RecordLog
+from gateway.state.taint import Taints
 from gateway.targets.registry import Targets
 from inference_protocol import telemetry_names as names
 from inference_protocol.errors import RecordFailed
@@ -37,6 +38,7 @@ class Pipeline:
         identity: Identity,
         policies: PolicyHolder,
         measurer: Measurer,
+        taints: Taints,
         targets: Targets,
         records: RecordLog,
         dispatcher: Dispatcher,
@@ -49,6 +51,7 @@ class Pipeline:
         self._identity = identity
         self._policies = policies
         self._measurer = measurer
+        self._taints = taints
         self._targets = targets
         self._records = records
         self._dispatcher = dispatcher
@@ -93,6 +96,8 @@ class Pipeline:
             TidegateError: Nothing may answer, or everything that may has failed.
         """
         decided = exchange.decided
+        label = decided.view.label
+        await self._taints.remember(decided.request, decided.view.tenant.id, label.kept_for_later_turns)
         allowed = [e.target for e in decided.verdict.eligible]
         with _timed(exchange, "record"):
             try:

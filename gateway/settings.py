@@ -130,14 +130,23 @@ class TargetSettings(_Frozen):
         return {"authorization": f"Bearer {self.credential.read().get_secret_value()}"}
 
 
+ClassWord = Literal["public", "internal", "confidential", "restricted"]
+
+
 class ApiKey(_Frozen):
-    """A caller's key: `<id>.<secret>` as a bearer token, of which only the secret's sha256 is kept here."""
+    """A caller's key: `<id>.<secret>` as a bearer token, of which only the secret's sha256 is kept here.
+
+    Attributes:
+        uninspected: Class of the images, audio and files that come with this key, instead of the policy's: whoever runs
+            a door camera knows what its pictures show.
+    """
 
     id: str = Field(pattern=r"^[A-Za-z0-9_-]{4,64}$")
     secret_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     tenant: str = Field(min_length=1, max_length=128)
-    data_class: Literal["public", "internal", "confidential", "restricted"] | None = None
+    data_class: ClassWord | None = None
     data_tags: tuple[str, ...] = ()
+    uninspected: dict[Literal["image", "audio", "blob"], ClassWord] = Field(default_factory=dict)
     residency: str = ""
     roles: tuple[str, ...] = ("inference",)
 
@@ -287,6 +296,16 @@ class Settings(_Frozen):
     def records_dir(self) -> Path:
         """Where decision and outcome records are written."""
         return self.state_dir / "records"
+
+    @property
+    def keys_dir(self) -> Path:
+        """Where the installation's secret lies."""
+        return self.state_dir / "keys"
+
+    @property
+    def labels_file(self) -> Path:
+        """Where the labels of conversations are kept."""
+        return self.state_dir / "state" / "labels.sqlite"
 
     @property
     def stand_in_port(self) -> int | None:

@@ -15,7 +15,7 @@ from typing import Any
 
 
 class UninspectableCause(StrEnum):
-    """Why a part of a request could not be read as text."""
+    """Why a part of a request could not be read as text, or (`history`) why its earlier labels are not known."""
 
     IMAGE = "image"
     AUDIO = "audio"
@@ -23,6 +23,7 @@ class UninspectableCause(StrEnum):
     TRUNCATED = "truncated"
     DETECTOR_ERROR = "detector_error"
     UNDECODABLE = "undecodable"
+    HISTORY = "history"
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ def serve(settings_file: SettingsOption = None) -> None:
 
     try:
         app = create_app(settings, policy, telemetry.tracer)
-    except ValueError as exc:  # a credential that cannot be read
+    except ValueError as exc:  # a credential or a key that cannot be read
         fail(str(exc))
     try:
         serve_until_signal(app.asgi, listener, Ending(lambda: app.admission.drain(settings.timeouts.drain_s)))

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from typing import Self
 
 from inference_protocol import headers as names
 from inference_protocol.errors import InvalidHeader
@@ -51,6 +52,13 @@ class Component:
 
     level: DataClass | None = None
     tags: frozenset[str] = frozenset()
+
+    @classmethod
+    def join(cls, components: Iterable[Self]) -> Self:
+        """Return the highest class that any of them says, with all their tags."""
+        held = tuple(components)
+        level = max((c.level for c in held if c.level is not None), default=None)
+        return cls(level, frozenset().union(*(c.tags for c in held)))
 
 
 NOTHING = Component()
@@ -104,6 +112,10 @@ class LabelRules:
     uninspected: Mapping[UninspectableCause, DataClass] = field(default_factory=dict)
     findings: Mapping[str, DataClass] = field(default_factory=dict)
 
+    def with_causes(self, uninspected: Mapping[UninspectableCause, DataClass]) -> LabelRules:
+        """Return the rules with other classes for some causes, as a caller's key may carry them."""
+        return replace(self, uninspected={**self.uninspected, **uninspected}) if uninspected else self
+
     def of_cause(self, cause: UninspectableCause) -> DataClass:
         """Return the class of what could not be inspected for this reason."""
         failed = cause is UninspectableCause.DETECTOR_ERROR
@@ -152,6 +164,11 @@ class Label:
     def tags(self) -> frozenset[str]:
         """Every tag that any component carries."""
         return frozenset().union(*(c.tags for c in self.components))
+
+    @property
+    def kept_for_later_turns(self) -> Component:
+        """What later turns of the conversation inherit: all that a scan of them could not find again."""
+        return Component.join((self.declared, self.key, self.taint))
 
 
 def parse_label_headers(headers: Mapping[str, str]) -> Component:
