@@ -23,3 +23,7 @@ class WrongContent(BuildError):
 
 class ToolFailed(BuildError):
     """A converter ended with an error; the message carries the end of what it said."""
+
+
+class NotImportable(BuildError):
+    """A file cannot be imported without loss; the message names what in it stands in the way."""

@@ -1,0 +1,125 @@
+"""The sizes and constants of a decoder of the Llama family, from a GGUF file's metadata."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_runtime.build.errors import NotImportable
+from edge_runtime.build.gguf.source import GgufSource
+
+# Mistral and SmolLM are written as `llama`.
+_ARCHITECTURES = ("llama", "qwen2", "qwen3")
+_WITHOUT_MEANING = (
+    "vocab_size",
+    "tensor_data_layout",
+    "rope.scaling.original_context_length",
+    "rope.scaling.finetuned",
+)
+_ROTARY_SCALINGS = ("none", "linear")
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """One decoder.
+
+    Attributes:
+        name: GGUF's name of the family.
+        window: Most tokens of one sequence.
+        interleaved: Whether the file holds the rows of queries and keys in the order of llama.cpp's rotary embedding,
+            in which the two halves of a head alternate.
+        normalizes_heads: Whether queries and keys are normalized, head by head, before they are rotated.
+        rotary_base: The largest wavelength is 2π times this, nearly.
+        rotary_factor: Positions are divided by it.
+    """
+
+    name: str
+    layers: int
+    window: int
+    hidden: int
+    feed_forward: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    epsilon: float
+    rotary_base: float
+    rotary_factor: float
+
+    @property
+    def interleaved(self) -> bool:  # noqa: D102 - see the class
+        return self.name == "llama"
+
+    @property
+    def normalizes_heads(self) -> bool:  # noqa: D102 - see the class
+        return self.name == "qwen3"
+
+    def rotary_tables(self, divisors: NDArray[np.float32] | None) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return cosines and sines `[window, head size / 2]` (rotary embedding, arXiv:2104.09864).
+
+        Args:
+            divisors: `[head size / 2]`: what each frequency is divided by, as Llama 3 stretches its window.
+        """
+        frequencies = self.rotary_base ** (-np.arange(0, self.head_size, 2, dtype=np.float64) / self.head_size)
+        if divisors is not None:
+            frequencies /= divisors
+        angles = np.arange(self.window)[:, None] * (frequencies / self.rotary_factor)
+        return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+
+
+def read_architecture(source: GgufSource) -> Architecture:
+    """Read sizes and constants.
+
+    Raises:
+        NotImportable: The family is not supported, or the file asks for something that this one does not have.
+    """
+    name = source.require("general.architecture", str)
+    if name not in _ARCHITECTURES:
+        known = ", ".join(_ARCHITECTURES)
+        raise NotImportable(f"The architecture `{name}` (key `general.architecture`) is not supported; {known} are.")
+    heads = source.require(f"{name}.attention.head_count", int)
+    hidden = source.require(f"{name}.embedding_length", int)
+    head_size = source.get(f"{name}.attention.key_length", hidden // heads)
+    window = source.require(f"{name}.context_length", int)
+    sliding = source.get(f"{name}.attention.sliding_window", 0)
+    found = Architecture(
+        name=name,
+        layers=source.require(f"{name}.block_count", int),
+        # Within a sliding window, attention is what it is without one.
+        window=min(window, sliding) if sliding else window,
+        hidden=hidden,
+        feed_forward=source.require(f"{name}.feed_forward_length", int),
+        heads=heads,
+        kv_heads=source.get(f"{name}.attention.head_count_kv", heads),
+        head_size=head_size,
+        epsilon=source.require(f"{name}.attention.layer_norm_rms_epsilon", float),
+        rotary_base=source.get(f"{name}.rope.freq_base", 10_000.0),
+        rotary_factor=_rotary_factor(source, name),
+    )
+    _require_equal(source, f"{name}.attention.value_length", head_size)
+    _require_equal(source, f"{name}.rope.dimension_count", head_size)
+    for key in ("expert_count", "expert_used_count"):
+        _require_equal(source, f"{name}.{key}", 0)
+    for key in _WITHOUT_MEANING:
+        source.ignore(f"{name}.{key}")
+    unread = source.unread_keys(f"{name}.")
+    if unread:
+        raise NotImportable(f"The key `{unread[0]}` is not supported: the model may compute something else with it.")
+    return found
+
+
+def _rotary_factor(source: GgufSource, name: str) -> float:
+    scaling = source.get(f"{name}.rope.scaling.type", "none")
+    if scaling not in _ROTARY_SCALINGS:
+        raise NotImportable(
+            f"The rotary scaling `{scaling}` (key `{name}.rope.scaling.type`) is not supported; none and linear are."
+        )
+    factor = source.get(f"{name}.rope.scaling.factor", 1.0)
+    return factor if scaling == "linear" else 1.0
+
+
+def _require_equal(source: GgufSource, key: str, expected: int) -> None:
+    found = source.get(key, expected)
+    if found != expected:
+        raise NotImportable(f"The key `{key}` is {found}; only {expected} is supported here.")
