@@ -47,6 +47,9 @@ class TidegateError(Exception):
     http_status: ClassVar[int]
     openai_type: ClassVar[str]
     retryable: ClassVar[bool] = False
+    # `details.reason`, and the wait that callers are told, of errors that do not say another.
+    reason: ClassVar[str | None] = None
+    usual_retry_after_s: ClassVar[float | None] = None
 
     def __init__(
         self,
@@ -67,8 +70,8 @@ class TidegateError(Exception):
         super().__init__(message)
         self.message = message
         self.param = param
-        self.retry_after_s = retry_after_s
-        self.details = details
+        self.retry_after_s = self.usual_retry_after_s if retry_after_s is None else retry_after_s
+        self.details = details if self.reason is None else {"reason": self.reason, **(details or {})}
 
     @property
     def error_type(self) -> str:
@@ -213,12 +216,16 @@ class Overloaded(Unavailable):
     """The queue is full."""
 
     code = "overloaded"
+    reason = "rejected-saturated"
+    usual_retry_after_s = 1.0
 
 
 class Draining(Unavailable):
     """The program is shutting down and takes no new work."""
 
     code = "draining"
+    reason = "rejected-shutting-down"
+    usual_retry_after_s = 1.0
 
 
 class NoTargetAvailable(Unavailable):

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from inference_protocol import headers
 from inference_protocol.errors import AuthenticationFailed
-from runtime_server.http_request import header
+from serving.http_request import bearer_token, header
 
 
 class BearerAuth:
@@ -35,10 +35,12 @@ class BearerAuth:
             AuthenticationFailed: The token is missing or another.
         """
         if scope["type"] == "http" and scope["path"] not in self._open_paths:
-            scheme, _, given = (header(scope, headers.AUTHORIZATION) or "").partition(" ")
+            given = bearer_token(header(scope, headers.AUTHORIZATION))
             # Digests have one length, so the time the comparison takes tells nothing of the token's.
-            if scheme.lower() != "bearer" or not hmac.compare_digest(_digest(given.strip()), self._digest):
-                raise AuthenticationFailed("Send the runtime's token as `authorization: Bearer <token>`.")
+            if given is None or not hmac.compare_digest(_digest(given), self._digest):
+                raise AuthenticationFailed(
+                    "Send the runtime's token as `authorization: Bearer <token>`.", param=headers.AUTHORIZATION
+                )
         await self._app(scope, receive, send)
 
 

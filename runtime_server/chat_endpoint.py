@@ -19,16 +19,15 @@ from observability import server_span
 from runtime_server import admission, generation_spans
 from runtime_server.answer import Answer, GenerationCancelled, NothingToGenerate
 from runtime_server.chat_model import ChatModel
-from runtime_server.client_watch import watched_client
 from runtime_server.engine import Generation, GenerationJob
-from runtime_server.http_request import read_body
 from runtime_server.latency_budget import LatencyBudget, latency_budget
 from runtime_server.lifecycle import Lifecycle
 from runtime_server.openai_answer import ChatAnswerWriter
-from runtime_server.request_boundary import EVENT_STREAM, REQUEST_ID_KEY
+from runtime_server.request_boundary import REQUEST_ID_KEY
 from runtime_server.text_stream import TextStream
-
-_STREAM_HEADERS = [EVENT_STREAM, (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+from serving.answers import STREAM_HEADERS, send_head, send_json
+from serving.client_watch import watched_client
+from serving.http_request import read_body
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +181,7 @@ class _Reply:
             if not started:
                 started = True
                 frames = self._writer.role() + frames
-                await self._send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
+                await send_head(self._send, 200, STREAM_HEADERS)
             await self._send({"type": "http.response.body", "body": frames, "more_body": not done})
 
     async def whole(self) -> None:
@@ -190,10 +189,7 @@ class _Reply:
         pieces: list[str] = []
         while self._answer.finish_reason is None:
             pieces.append(await self._next_text())
-        body = self._writer.whole(self._answer, "".join(pieces))
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-        await self._send({"type": "http.response.body", "body": body})
+        await send_json(self._send, 200, self._writer.whole(self._answer, "".join(pieces)))
 
     async def _next_text(self) -> str:
         text = await self._answer.next_text()

@@ -87,7 +87,7 @@ class Engine(Protocol):
     """Generates tokens for several requests at once, never mixing them."""
 
     async def start(self) -> None:
-        """Load the model. `state()` says `starting` meanwhile; requests are refused until it is done."""
+        """Load the model. `state()` says `starting` meanwhile; nothing is submitted until it is done."""
         ...
 
     async def stop(self) -> None:
@@ -95,11 +95,10 @@ class Engine(Protocol):
         ...
 
     def submit(self, job: GenerationJob) -> Generation:
-        """Admit a request.
+        """Admit a request. It is asked only while `state()` says `ready`: `Lifecycle` turns everybody else away.
 
         Raises:
             Overloaded: The queue is full.
-            Unavailable: The model is not loaded.
         """
         ...
 

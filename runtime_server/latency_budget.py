@@ -9,7 +9,7 @@ from starlette.types import Scope
 
 from inference_protocol import headers
 from inference_protocol.errors import InvalidHeader
-from runtime_server.http_request import header
+from serving.http_request import header
 
 TRUNCATE = "truncate"
 _MAX_BUDGET_MS = 86_400_000.0

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import math
+import uuid
 from typing import Never
 
 from opentelemetry.trace import StatusCode
@@ -14,14 +13,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inference_protocol import headers, sse
 from inference_protocol import telemetry_names as names
-from inference_protocol.errors import InternalError, MethodNotAllowed, TidegateError, UnknownRoute
+from inference_protocol.errors import InternalError, TidegateError
 from inference_protocol.outcome import Outcome
 from observability import server_span
-from runtime_server import http_request
+from serving.answers import EVENT_STREAM, error_body, error_headers, refusal_of, send_json
+from serving.http_request import callers_request_id
 
+# Where a request's scope holds its id.
 REQUEST_ID_KEY = "tidegate.request_id"
-"""Where a request's scope holds its id."""
-EVENT_STREAM = (b"content-type", b"text/event-stream; charset=utf-8")
 
 _logger = logging.getLogger(__name__)
 
@@ -42,7 +41,8 @@ class RequestBoundary:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = scope[REQUEST_ID_KEY] = http_request.request_id(scope)
+        # Whoever calls a runtime is the gateway: its id joins both programs' logs and traces.
+        request_id = scope[REQUEST_ID_KEY] = callers_request_id(scope) or uuid.uuid4().hex
         head: Message | None = None
 
         async def send_with_id(message: Message) -> None:
@@ -73,12 +73,10 @@ async def refuse_as_ours(_: Request, exc: Exception) -> Never:
     """Exception handler for Starlette: what its router refuses, in our words.
 
     Raises:
-        UnknownRoute: The router knows no such path.
-        MethodNotAllowed: It knows the path, not the method.
+        TidegateError: Always.
     """
-    if isinstance(exc, HTTPException) and exc.status_code == 405:
-        raise MethodNotAllowed("This path takes another method.", details={"allow": (exc.headers or {}).get("Allow")})
-    raise UnknownRoute("There is no such path.")
+    assert isinstance(exc, HTTPException), "it is registered for nothing else"
+    raise refusal_of(exc)
 
 
 async def _report(error: TidegateError, request_id: str, scope: Scope, send: Send, head: Message | None) -> Outcome:
@@ -86,20 +84,11 @@ async def _report(error: TidegateError, request_id: str, scope: Scope, send: Sen
     if error.http_status >= 500:
         span.set_attribute(names.ERROR_TYPE, error.error_type)
         span.set_status(StatusCode.ERROR)
-    # Not orjson: a key of the caller's may hold half a surrogate pair, which only escapes can carry.
-    body = json.dumps(error.to_openai(request_id)).encode()
+    body = error_body(error, request_id)
     if head is None:
-        await send({"type": "http.response.start", "status": error.http_status, "headers": _headers_of(error, body)})
-    elif EVENT_STREAM in head["headers"]:
-        body = sse.encode_data(body)
+        await send_json(send, error.http_status, body, error_headers(error))
+    elif (b"content-type", EVENT_STREAM.encode()) in head["headers"]:
+        await send({"type": "http.response.body", "body": sse.encode_data(body)})
     else:
         raise error  # part of an answer with a length has gone out; only a cut connection can tell
-    await send({"type": "http.response.body", "body": body})
     return Outcome.of(error)
-
-
-def _headers_of(error: TidegateError, body: bytes) -> list[tuple[bytes, bytes]]:
-    found = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    if error.retry_after_s is not None:
-        found.append((headers.RETRY_AFTER.encode(), b"%d" % math.ceil(error.retry_after_s)))
-    return found

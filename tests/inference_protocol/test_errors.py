@@ -4,7 +4,7 @@ import re
 from collections import Counter
 
 import inference_protocol.errors as module
-from inference_protocol.errors import InvalidField, Overloaded, TidegateError, error_classes
+from inference_protocol.errors import Draining, InvalidField, Overloaded, TidegateError, error_classes
 
 
 def test_the_tree_in_the_docstring_is_the_tree_of_classes() -> None:
@@ -42,8 +42,15 @@ def test_an_error_body_is_shaped_as_openai_clients_expect() -> None:
 
 
 def test_an_error_before_there_is_a_request_id_leaves_it_out() -> None:
-    body = Overloaded("The queue is full.", retry_after_s=1.0).to_openai(None)
+    body = InvalidField("`model` must be a string.").to_openai(None)
     assert set(body["error"]) == {"message", "type", "param", "code"}
+
+
+def test_an_error_that_usually_has_a_reason_and_a_wait_says_them_unless_told_otherwise() -> None:
+    assert (Overloaded("Full.").details, Overloaded("Full.").retry_after_s) == ({"reason": "rejected-saturated"}, 1.0)
+    evicted = Draining("Ended.", retry_after_s=0.0, details={"reason": "evicted-shutting-down"})
+    assert (evicted.details, evicted.retry_after_s) == ({"reason": "evicted-shutting-down"}, 0.0)
+    assert Draining("Down.", details={"left": 3}).details == {"reason": "rejected-shutting-down", "left": 3}
 
 
 def test_the_error_type_of_a_span_is_the_code() -> None:

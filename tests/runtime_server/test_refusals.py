@@ -34,6 +34,7 @@ async def assert_still_answers(runtime: RunningRuntime) -> None:
         (b'{"model": ', "malformed_body", None),
         (b'{"model": "\xff"}', "malformed_body", None),
         (b'{"model": "a", "model": "b"}', "malformed_body", "model"),
+        (b'{"\\ud83d": 1, "\\ud83d": 2}', "malformed_body", None),
         (b"[]", "malformed_body", None),
         (b"", "malformed_body", None),
         (b'{"model": "tiny", "messages": []}', "invalid_field", "messages"),
