@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import random
 import secrets
 import time
@@ -15,7 +16,6 @@ from opentelemetry.trace import Tracer
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from gateway.admission import Admission
 from gateway.api import chat, explain, health
 from gateway.api.begin import ExchangeOpener
 from gateway.api.direct_routes import DirectRoutes
@@ -41,6 +41,8 @@ from gateway.targets.tokens import reference_tokenizer
 from observability import ServerSpanMiddleware
 from routing_policies.policy.loader import LoadedPolicy
 from routing_policies.signals.scanner import build_scanner
+from serving.http_request import read_body
+from serving.in_flight import InFlight
 
 QUIET_PATHS = frozenset({health.LIVE_PATH, health.READY_PATH, "/v1/models", "/openapi.json"})
 
@@ -50,7 +52,7 @@ class App:
     """The gateway as an ASGI application, and what its server needs to drain it."""
 
     asgi: ASGIApp
-    admission: Admission
+    admission: InFlight
     targets: Targets
 
 
@@ -79,7 +81,7 @@ def create_app(
     targets = Targets.from_settings(settings)
     taints = Taints(LabelStore(settings.labels_file, wall=wall), keys)
     policies = PolicyHolder(policy)
-    admission = Admission(settings.limits.concurrent_requests)
+    admission = InFlight(settings.limits.concurrent_requests)
     records = RecordLog(
         settings.records_dir,
         durability=settings.records.durability,
@@ -111,7 +113,7 @@ def create_app(
     begin = ExchangeOpener(clock=clock, wall=wall, new_id=lambda: f"req-{draw.getrandbits(96):024x}")
     parse = chat.chat_parser(settings.default_model, targets.public_models)
     settlement = Settlement(targets, records, clock=clock)
-    body_limit = settings.limits.body_bytes
+    read = functools.partial(read_body, max_bytes=settings.limits.body_bytes, timeout_s=bounds.body_s)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -128,10 +130,8 @@ def create_app(
     # The bundled documentation pages would load scripts from another host, so only the document itself is served.
     api = FastAPI(title="Tidegate", docs_url=None, redoc_url=None, lifespan=lifespan)
     install_fault_handlers(api)
-    chat_endpoint = InferenceEndpoint(
-        parse, pipeline, settlement, admission, begin=begin, clock=clock, body_limit=body_limit
-    )
-    explain_endpoint = explain.ExplainEndpoint(parse, pipeline, begin=begin, body_limit=body_limit)
+    chat_endpoint = InferenceEndpoint(parse, pipeline, settlement, admission, begin=begin, clock=clock, read_body=read)
+    explain_endpoint = explain.ExplainEndpoint(parse, pipeline, begin=begin, read_body=read)
     posts: dict[str, ASGIApp] = {chat.PATH: chat_endpoint, explain.PATH: explain_endpoint}
     api.router.routes += [
         *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()),

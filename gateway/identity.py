@@ -13,6 +13,7 @@ from inference_protocol.errors import AuthenticationFailed
 from inference_protocol.text_parts import UninspectableCause
 from routing_policies.signals.label import NOTHING, Component, DataClass
 from routing_policies.view import Tenant
+from serving.http_request import bearer_token
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,10 @@ class Identity:
         """
         if not self._keys:
             return LOCAL
-        scheme, _, token = headers.get(header.AUTHORIZATION, "").partition(" ")
-        if scheme.lower() != "bearer" or not token:
+        token = bearer_token(headers.get(header.AUTHORIZATION))
+        if token is None:
             raise AuthenticationFailed("Send `Authorization: Bearer <key id>.<secret>`.", param=header.AUTHORIZATION)
-        key_id, _, secret = token.strip().partition(".")
+        key_id, _, secret = token.partition(".")
         digest = hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
         key = self._keys.get(key_id)
         # Compared also when the id is unknown, so that timing does not tell which ids exist.

@@ -173,6 +173,7 @@ class Limits(_Frozen):
 class TimeoutSettings(_Frozen):
     """Bounds on waiting, in seconds, beside the callers' own budgets."""
 
+    body_s: float = Field(default=30.0, gt=0)
     connect_s: float = Field(default=2.0, gt=0)
     first_content_s: float = Field(default=120.0, gt=0)
     total_s: float = Field(default=600.0, gt=0)

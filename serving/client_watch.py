@@ -15,9 +15,9 @@ class Client:
     def __init__(self) -> None:
         """Begin with it there."""
         self.gone = False
-        self._callbacks: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], object]] = []
 
-    def when_gone(self, callback: Callable[[], None]) -> None:
+    def when_gone(self, callback: Callable[[], object]) -> None:
         """Call back once it hangs up; at once if it has."""
         if self.gone:
             callback()
@@ -42,4 +42,3 @@ async def watched_client(receive: Receive) -> AsyncIterator[Client]:
         yield client
     finally:
         watcher.cancel()
-        await asyncio.wait([watcher])

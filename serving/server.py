@@ -37,7 +37,7 @@ class Ending:
         failed: Set by the program when it cannot go on.
     """
 
-    drain: Callable[[], Awaitable[None]]
+    drain: Callable[[], Awaitable[object]]
     hurry: Callable[[], None] = _nothing
     failed: asyncio.Event | None = None
 

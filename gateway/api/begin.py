@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from starlette.types import Scope
 
 from gateway.exchange import Exchange
-from inference_protocol import headers as header
 from observability.server_span import server_span
-
-_CLIENT_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}\Z")
-_HEADER = header.REQUEST_ID.encode()
+from serving.http_request import callers_request_id
 
 
 class ExchangeOpener:
@@ -26,10 +22,9 @@ class ExchangeOpener:
 
     def __call__(self, scope: Scope) -> Exchange:
         """Open the exchange of one request."""
-        theirs = next((value for name, value in scope["headers"] if name == _HEADER), None)
         return Exchange(
             request_id=self._new_id(),
-            client_request_id=theirs.decode("ascii") if theirs is not None and _CLIENT_ID.match(theirs) else None,
+            client_request_id=callers_request_id(scope),
             received_at=self._clock(),
             received_wall_s=self._wall(),
             span=server_span(scope),

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import orjson
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from gateway.api.body import ClientGone, read_body, read_headers
+from gateway.api.body import read_headers
 from gateway.api.head import decision_headers, error_headers
-from gateway.dispatch.relay import send_json
 from gateway.exchange import Exchange
 from gateway.pipeline import Pipeline
 from inference_protocol.errors import TidegateError
 from inference_protocol.request import InferenceRequest
 from routing_policies.explain import explain
+from serving.answers import error_body, send_json
 
 PATH = "/v1/route/explain"
 
@@ -28,13 +29,13 @@ class ExplainEndpoint:
         pipeline: Pipeline,
         *,
         begin: Callable[[Scope], Exchange],
-        body_limit: int,
+        read_body: Callable[[Scope, Receive], Awaitable[bytes]],
     ) -> None:
         """Wire the route as `InferenceEndpoint` does, less everything that comes after the decision."""
         self._parse = parse
         self._pipeline = pipeline
         self._begin = begin
-        self._body_limit = body_limit
+        self._read_body = read_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with the explanation."""
@@ -42,13 +43,13 @@ class ExplainEndpoint:
         try:
             headers = read_headers(scope)
             self._pipeline.identify(exchange, headers)
-            request = self._parse(await read_body(headers, receive, self._body_limit))
+            request = self._parse(await self._read_body(scope, receive))
             decided = await self._pipeline.decide(exchange, request, headers)
         except TidegateError as exc:
-            body = orjson.dumps(exc.to_openai(exchange.request_id))
+            body = error_body(exc, exchange.request_id)
             await send_json(send, exc.http_status, body, error_headers(exchange, exc))
             return
-        except ClientGone:
+        except ClientDisconnect:
             return
         found = explain(decided.verdict, decided.view, decided.snapshot, decided.policy)
         await send_json(

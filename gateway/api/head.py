@@ -5,6 +5,7 @@ from __future__ import annotations
 from gateway.exchange import Exchange
 from inference_protocol import headers as header
 from inference_protocol.errors import TidegateError
+from serving import answers
 
 
 def response_headers(exchange: Exchange, now: float) -> dict[str, str]:
@@ -21,12 +22,7 @@ def response_headers(exchange: Exchange, now: float) -> dict[str, str]:
 
 def error_headers(exchange: Exchange, error: TidegateError) -> dict[str, str]:
     """The headers of an error answer."""
-    found = decision_headers(exchange)
-    if error.retry_after_s is not None:
-        found[header.RETRY_AFTER] = str(max(1, round(error.retry_after_s)))
-    if error.http_status == 401:
-        found["www-authenticate"] = "Bearer"
-    return found
+    return {**decision_headers(exchange), **answers.error_headers(error)}
 
 
 def decision_headers(exchange: Exchange) -> dict[str, str]:

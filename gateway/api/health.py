@@ -6,10 +6,10 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.admission import Admission
 from gateway.policies import PolicyHolder
 from gateway.targets.registry import Targets
 from routing_policies.snapshot import Health
+from serving.in_flight import InFlight
 
 LIVE_PATH = "/livez"
 READY_PATH = "/readyz"
@@ -23,7 +23,7 @@ async def livez(request: Request) -> Response:
 class ReadyEndpoint:
     """Says whether requests can be answered, and how each target stands."""
 
-    def __init__(self, targets: Targets, policies: PolicyHolder, admission: Admission) -> None:
+    def __init__(self, targets: Targets, policies: PolicyHolder, admission: InFlight) -> None:
         """Look at these rooms."""
         self._targets = targets
         self._policies = policies

@@ -9,19 +9,21 @@ import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-import orjson
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from gateway.admission import Admission
-from gateway.api.body import ClientGone, read_body, read_headers, until_gone
+from gateway.api.body import read_headers
 from gateway.api.head import error_headers, response_headers
-from gateway.dispatch.relay import relay, send_json
+from gateway.dispatch.relay import relay
 from gateway.exchange import Exchange
 from gateway.pipeline import Pipeline
 from gateway.settle import Settlement
 from inference_protocol.errors import InternalError, TidegateError
 from inference_protocol.outcome import Outcome
 from inference_protocol.request import InferenceRequest
+from serving.answers import error_body, send_json
+from serving.client_watch import watched_client
+from serving.in_flight import InFlight
 
 logger = logging.getLogger(__name__)
 
@@ -34,11 +36,11 @@ class InferenceEndpoint:
         parse: Callable[[bytes], InferenceRequest],
         pipeline: Pipeline,
         settlement: Settlement,
-        admission: Admission,
+        admission: InFlight,
         *,
         begin: Callable[[Scope], Exchange],
         clock: Callable[[], float],
-        body_limit: int,
+        read_body: Callable[[Scope, Receive], Awaitable[bytes]],
     ) -> None:
         """Wire the route.
 
@@ -49,7 +51,7 @@ class InferenceEndpoint:
             admission: Bounds how many requests are inside.
             begin: Opens the exchange of a request.
             clock: Monotonic seconds.
-            body_limit: Most bytes of a body.
+            read_body: Takes a body in, within bounds.
         """
         self._parse = parse
         self._pipeline = pipeline
@@ -57,14 +59,14 @@ class InferenceEndpoint:
         self._admission = admission
         self._begin = begin
         self._clock = clock
-        self._body_limit = body_limit
+        self._read_body = read_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         exchange = self._begin(scope)
         try:
             await self._guarded(exchange, scope, receive, send)
-        except ClientGone:
+        except ClientDisconnect:
             exchange.outcome = Outcome.CLIENT_CLOSED
         except asyncio.CancelledError:
             exchange.outcome = exchange.outcome or Outcome.CLIENT_CLOSED
@@ -77,7 +79,7 @@ class InferenceEndpoint:
             await self._work(exchange, scope, receive, send)
         except TidegateError as exc:
             await self._refuse(exchange, exc, send)
-        except ClientGone:
+        except ClientDisconnect:
             raise
         except Exception as exc:
             # The message of a foreign exception may quote the prompt, so only its type and its place are logged.
@@ -89,7 +91,7 @@ class InferenceEndpoint:
         headers = read_headers(scope)
         self._pipeline.identify(exchange, headers)
         with self._admission.place():
-            raw = await read_body(headers, receive, self._body_limit)
+            raw = await self._read_body(scope, receive)
             started = time.perf_counter()
             request = self._parse(raw)
             exchange.parts_ms["parse"] = (time.perf_counter() - started) * 1000
@@ -108,34 +110,25 @@ class InferenceEndpoint:
     async def _refuse(self, exchange: Exchange, error: TidegateError, send: Send) -> None:
         exchange.fail(error)
         if exchange.committed_at is None:
-            body = orjson.dumps(error.to_openai(exchange.request_id))
+            body = error_body(error, exchange.request_id)
             await send_json(send, error.http_status, body, error_headers(exchange, error))
 
 
-async def unless_gone(work: Coroutine[Any, Any, None], receive: Callable[[], Awaitable[Any]]) -> None:
+async def unless_gone(work: Coroutine[Any, Any, None], receive: Receive) -> None:
     """Run `work` here, and cancel it when the caller hangs up.
 
     Raises:
-        ClientGone: The caller hung up first; `work` has ended by then.
+        ClientDisconnect: The caller hung up first; `work` has ended by then.
     """
     here = asyncio.current_task()
     assert here is not None
-    gone = False
-
-    async def watch() -> None:
-        nonlocal gone
-        await until_gone(receive)
-        gone = True
-        here.cancel()
-
-    watching = asyncio.create_task(watch())
-    try:
-        await work
-        if gone:
-            await asyncio.sleep(0)  # the cancellation that came too late arrives here and not somewhere later
-    except asyncio.CancelledError:
-        if gone and here.uncancel() == 0:
-            raise ClientGone from None
-        raise
-    finally:
-        watching.cancel()
+    async with watched_client(receive) as client:
+        client.when_gone(here.cancel)
+        try:
+            await work
+            if client.gone:
+                await asyncio.sleep(0)  # the cancellation that came too late arrives here and not somewhere later
+        except asyncio.CancelledError:
+            if client.gone and here.uncancel() == 0:
+                raise ClientDisconnect from None
+            raise

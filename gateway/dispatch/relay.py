@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 
-import orjson
-from starlette.types import Message
+from starlette.types import Send
 
 from gateway.dispatch.attempt import Answer, BufferedAnswer
 from gateway.exchange import Exchange
 from inference_protocol import sse
 from inference_protocol.errors import TidegateError
-
-Send = Callable[[Message], Awaitable[None]]
+from serving.answers import STREAM_HEADERS, error_body, send_head, send_json
 
 
 async def relay(answer: Answer, exchange: Exchange, headers: Mapping[str, str], send: Send, now: float) -> None:
@@ -23,38 +21,14 @@ async def relay(answer: Answer, exchange: Exchange, headers: Mapping[str, str], 
     """
     exchange.committed_at = now
     if isinstance(answer, BufferedAnswer):
-        sized = {**headers, "content-type": "application/json", "content-length": str(len(answer.body))}
-        await send_head(send, 200, sized)
-        await send({"type": "http.response.body", "body": answer.body})
+        await send_json(send, 200, answer.body, headers)
         return
-    streamed = {
-        **headers,
-        "content-type": "text/event-stream; charset=utf-8",
-        "cache-control": "no-cache",
-        "x-accel-buffering": "no",  # a buffering proxy in front would turn time to first token into time to last
-    }
-    await send_head(send, 200, streamed)
+    await send_head(send, 200, {**headers, **STREAM_HEADERS})
     try:
         async for chunk in answer.relay():
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
     except TidegateError as exc:
         exchange.fail(exc)
-        await send({"type": "http.response.body", "body": error_event(exc, exchange.request_id), "more_body": True})
+        event = sse.encode_data(error_body(exc, exchange.request_id))
+        await send({"type": "http.response.body", "body": event, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
-
-
-def error_event(error: TidegateError, request_id: str) -> bytes:
-    """The event that ends a stream which cannot go on."""
-    return sse.encode_data(orjson.dumps(error.to_openai(request_id)))
-
-
-async def send_head(send: Send, status: int, headers: Mapping[str, str]) -> None:
-    """Send a response head."""
-    raw = [(key.encode("latin-1"), value.encode("latin-1")) for key, value in headers.items()]
-    await send({"type": "http.response.start", "status": status, "headers": raw})
-
-
-async def send_json(send: Send, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-    """Send a whole JSON response."""
-    await send_head(send, status, {**headers, "content-type": "application/json", "content-length": str(len(body))})
-    await send({"type": "http.response.body", "body": body})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -132,3 +133,14 @@ async def test_no_error_message_repeats_the_prompt(house: HouseFactory) -> None:
             response = await h.gateway.client.post("/v1/chat/completions", content=each)
             assert response.status_code in (400, 404)
             assert secret not in response.text
+
+
+async def test_a_body_that_never_comes_does_not_keep_its_place(house: HouseFactory) -> None:
+    async with house(timeouts={"body_s": 0.05}, limits={"concurrent_requests": 1}) as h:
+        url = h.gateway.client.base_url
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 99\r\n\r\n{")
+        assert b" 400 " in await asyncio.wait_for(reader.readline(), 5)
+        assert (await h.gateway.chat()).status_code == 200
+        writer.close()
+        await writer.wait_closed()

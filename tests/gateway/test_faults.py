@@ -220,7 +220,7 @@ async def test_a_caller_that_hangs_up_stops_the_work_upstream(house: HouseFactor
             await reached.wait()
             call.cancel()
             await h.edge.posts[0].gone.wait()
-        await until(lambda: not h.gateway.app.admission.inside and not h.gateway.app.targets["edge"].in_flight)
+        await until(lambda: not h.gateway.app.admission.count and not h.gateway.app.targets["edge"].in_flight)
 
 
 async def test_an_edge_that_is_down_sends_public_requests_to_the_cloud(house: HouseFactory) -> None:

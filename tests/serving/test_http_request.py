@@ -65,7 +65,8 @@ async def test_a_client_that_hangs_up_in_its_body_is_told_from_one_that_is_slow(
 
 @pytest.mark.parametrize(
     ("given", "token"),
-    [("Bearer abc", "abc"), ("bearer  abc ", "abc"), ("Bearer", None), ("Bearer ", None), ("Basic abc", None), (None, None)],
+    [("Bearer abc", "abc"), ("bearer  abc ", "abc"), ("Bearer", None), ("Bearer ", None), ("Basic abc", None),
+     (None, None)],
 )  # fmt: skip
 def test_a_bearer_token_is_told_from_other_credentials(given: str | None, token: str | None) -> None:
     assert bearer_token(given) == token
