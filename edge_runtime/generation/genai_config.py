@@ -1,6 +1,7 @@
 """The part of onnxruntime-genai's `genai_config.json` that says what a decoder graph looks like.
 
-Format: https://onnxruntime.ai/docs/genai/reference/config.html. Its other fields steer a loop that is not ours.
+Format: https://onnxruntime.ai/docs/genai/reference/config.html. Its other fields steer a loop that is not ours, and
+two of those here are not among its own: `logits_indices` and `prefill_filename`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class GraphInputs(_Part):
     input_ids: str = "input_ids"
     attention_mask: str = "attention_mask"
     position_ids: str = "position_ids"
+    logits_indices: str = "logits_indices"
     past_key_names: str = "past_key_values.%d.key"
     past_value_names: str = "past_key_values.%d.value"
 
@@ -37,9 +39,14 @@ class GraphOutputs(_Part):
 
 
 class DecoderConfig(_Part):
-    """Sizes of the decoder and where it stands in the folder."""
+    """Sizes of the decoder and where it stands in the folder.
+
+    Attributes:
+        prefill_filename: A second graph with the same inputs and outputs, for reading prompts, where there is one.
+    """
 
     filename: str
+    prefill_filename: str | None = None
     num_hidden_layers: int = Field(gt=0)
     num_key_value_heads: int = Field(gt=0)
     head_size: int = Field(gt=0)

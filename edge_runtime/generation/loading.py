@@ -11,7 +11,7 @@ from edge_runtime.generation.genai_config import read_genai_config
 from edge_runtime.generation.graph import DecoderGraph
 from edge_runtime.generation.occupancy import Occupancy
 from edge_runtime.generation.scheduler import Scheduler
-from edge_runtime.generation.warm_up import choose_chunk, warm_up
+from edge_runtime.generation.warm_up import warm_up
 from inference_protocol.runtime_state import ServedModel
 from runtime_server import model_manifest
 from runtime_server.cpus import usable_cpus
@@ -65,7 +65,7 @@ def load(settings: EngineSettings, occupancy: Occupancy, clock: Callable[[], flo
     threads = settings.threads or usable_cpus()
     graph = DecoderGraph(folder, config, slots=settings.slots, window=window, threads=threads)
     try:
-        speed = warm_up(graph, window=window, clock=clock)
+        measured = warm_up(graph, window=window, clock=clock)
     except GraphRunFailed as error:
         raise ModelUnsupported(f"The graph in {folder} fails on its first run: {error}") from error
     tokenizer = manifest.files.get("tokenizer.json")
@@ -75,6 +75,6 @@ def load(settings: EngineSettings, occupancy: Occupancy, clock: Callable[[], flo
         window=window,
         tokenizer_digest=tokenizer.sha256 if tokenizer else None,
     )
-    chunk = choose_chunk(speed.prefill_tokens_per_s)
-    scheduler = Scheduler(graph, chunk=chunk, occupancy=occupancy, speed=speed, clock=clock)
+    speed = measured.speed
+    scheduler = Scheduler(graph, chunk=measured.chunk, occupancy=occupancy, speed=speed, clock=clock)
     return LoadedModel(served, graph.provider, speed), scheduler

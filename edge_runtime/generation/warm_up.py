@@ -1,44 +1,64 @@
-"""A fraction of a second of real runs when a model is loaded: how fast it is here, and how much to read at once."""
+"""A second of real runs when a model is loaded: how fast it is here, and how much of a prompt to read at once."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from edge_runtime.generation.graph import Graph
 from runtime_server.speed_meter import SpeedMeter
 
-LONGEST_STALL_S = 0.2
-LARGEST_CHUNK = 128
-SMALLEST_CHUNK = 16
-_PROMPT_TOKENS = 64
+LONGEST_STALL_S = 0.5
+CHUNKS = (16, 64, 256)
+_CACHED_TOKENS = 64
 _RUNS = 3
 
 
-def warm_up(graph: Graph, *, window: int, clock: Callable[[], float]) -> SpeedMeter:
-    """Measure prefill and decode at some batch sizes, which also lets the kernels allocate what they will need.
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was found.
+
+    Attributes:
+        speed: Of prefill in chunks and of decode at some batch sizes.
+        chunk: Most prompt tokens to read in one run. It is fixed once chosen: where a prompt is cut moves the last bits
+            of its logits, and a seed should repeat.
+    """
+
+    speed: SpeedMeter
+    chunk: int
+
+
+def warm_up(graph: Graph, *, window: int, clock: Callable[[], float]) -> Measured:
+    """Measure prefill and decode, which also lets the kernels allocate what they will need.
 
     Raises:
         GraphRunFailed: The graph cannot be run as it should be.
     """
-    tokens = [0] * min(_PROMPT_TOKENS, window - 1)
-    prefill_s = _best_of_runs(lambda: graph.prefill(0, tokens, 0), clock)
+    chunk, tokens_per_s = _measure_prefill(graph, window, clock)
     ms_per_token = {}
+    cached = min(_CACHED_TOKENS, window - 1)
     for rows in _batch_sizes(graph.slots):
-        decode = functools.partial(graph.decode, [0] * rows, [len(tokens)] * rows)
+        decode = functools.partial(graph.decode, [0] * rows, [cached] * rows)
         ms_per_token[rows] = _best_of_runs(decode, clock) * 1000
-    return SpeedMeter(prefill_tokens_per_s=len(tokens) / prefill_s, ms_per_token=ms_per_token)
+    return Measured(SpeedMeter(prefill_tokens_per_s=tokens_per_s, ms_per_token=ms_per_token), chunk)
 
 
-def choose_chunk(prefill_tokens_per_s: float) -> int:
-    """Return the largest power of two of prompt tokens that stalls running requests no longer than is bearable.
+def _measure_prefill(graph: Graph, window: int, clock: Callable[[], float]) -> tuple[int, float]:
+    """Return the largest chunk that stalls running requests no longer than is bearable, and its tokens per second.
 
-    It is fixed once chosen: where a prompt is cut moves the last bits of its logits, and a seed should repeat.
+    Larger ones are tried only after smaller ones, so that a slow machine is not kept from its start.
     """
-    chunk = LARGEST_CHUNK
-    while chunk > SMALLEST_CHUNK and chunk > prefill_tokens_per_s * LONGEST_STALL_S:
-        chunk //= 2
-    return chunk
+    best = (CHUNKS[0], 0.0)
+    for chunk in CHUNKS:
+        tokens = [0] * min(chunk, window - 1)
+        seconds = _best_of_runs(functools.partial(graph.prefill, 0, tokens, 0), clock)
+        if seconds > LONGEST_STALL_S and chunk > CHUNKS[0]:
+            break
+        best = (chunk, len(tokens) / seconds)
+        if len(tokens) < chunk:
+            break
+    return best
 
 
 def _batch_sizes(slots: int) -> Iterator[int]:

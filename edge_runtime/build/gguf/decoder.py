@@ -64,9 +64,14 @@ class _Decoder:
         if embedding.layout is None:
             return self._nodes.add("Gather", "embedded", table, "input_ids", axis=0)
         bits, size = embedding.layout
-        how = {"bits": bits, "block_size": size, "gather_axis": 0, "quantize_axis": 1}
         gathered = self._nodes.add_contrib(
-            "GatherBlockQuantized", "gathered", table, "input_ids", embedding.scales, **how
+            "GatherBlockQuantized",
+            "gathered",
+            *(table, "input_ids", embedding.scales),
+            bits=bits,
+            block_size=size,
+            gather_axis=0,
+            quantize_axis=1,
         )
         if embedding.offsets is None:
             return gathered

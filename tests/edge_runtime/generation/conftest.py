@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,18 +34,18 @@ def tiny_model(tmp_path: Path) -> Callable[..., Path]:
     def make(
         name: str = "tiny",
         *,
-        pruned: bool = True,
-        positions: bool = False,
-        float_type: int = TensorProto.FLOAT,
-        nan_from_length: int = 1 << 20,
-        in_place: bool = True,
+        reading: Mapping[str, object] | None = None,
+        **shape: object,
     ) -> Path:
+        """`shape` is that of the graph; `reading`, if given, that of a second one for prompts."""
         folder = tmp_path / name
         folder.mkdir()
-        graph = _decoder(pruned, positions, float_type, nan_from_length, in_place)
-        opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
-        onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), folder / "model.onnx")
-        (folder / "genai_config.json").write_text(json.dumps(_config(positions)), encoding="utf-8")
+        graphs = {"model.onnx": shape} | ({} if reading is None else {"prefill.onnx": shape | reading})
+        for file, its_shape in graphs.items():
+            opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
+            onnx.save(helper.make_model(_decoder(**its_shape), opset_imports=opsets, ir_version=10), folder / file)
+        config = _config(bool(shape.get("positions")), "prefill.onnx" if reading is not None else None)
+        (folder / "genai_config.json").write_text(json.dumps(config), encoding="utf-8")
         (folder / "tokenizer.json").write_text("{}", encoding="utf-8")
         complete(folder)
         return folder
@@ -88,6 +88,7 @@ class Bench:
 
     graph: DecoderGraph
     chunk: int = 8
+    ms_per_prompt_token: float = 0.0
     now: float = 100.0
     runs: list[tuple[object, ...]] = field(default_factory=list)
     said: dict[Sequence, list[int]] = field(default_factory=dict)
@@ -135,7 +136,7 @@ class Bench:
 
     def prefill(self, slot, tokens, length):
         self.runs.append(("prefill", slot, len(tokens)))
-        self.now += 0.001
+        self.now += 0.001 + self.ms_per_prompt_token * len(tokens) / 1000
         return self.graph.prefill(slot, tokens, length)
 
     def decode(self, tokens, lengths):
@@ -152,15 +153,15 @@ class Bench:
 def bench(tiny_model: Callable[..., Path]) -> Callable[..., Bench]:
     """Return a maker of benches; what is not about the bench describes the graph."""
 
-    def make(slots: int = 3, chunk: int = 8, **shape: object) -> Bench:
+    def make(slots: int = 3, chunk: int = 8, ms_per_prompt_token: float = 0.0, **shape: object) -> Bench:
         folder = tiny_model(**shape)
-        graph = DecoderGraph(folder, read_genai_config(folder), slots=slots, window=256, threads=1)
-        return Bench(graph, chunk)
+        graph = DecoderGraph(folder, read_genai_config(folder), slots=slots, window=512, threads=1)
+        return Bench(graph, chunk, ms_per_prompt_token)
 
     return make
 
 
-def _config(positions: bool) -> dict[str, object]:
+def _config(positions: bool, prefill: str | None) -> dict[str, object]:
     inputs = {
         "input_ids": "input_ids",
         "attention_mask": "attention_mask",
@@ -169,6 +170,7 @@ def _config(positions: bool) -> dict[str, object]:
     }
     decoder = {
         "filename": "model.onnx",
+        **({"prefill_filename": prefill} if prefill else {}),
         "head_size": HEAD_SIZE,
         "num_hidden_layers": LAYERS,
         "num_key_value_heads": KV_HEADS,
@@ -182,7 +184,15 @@ def _config(positions: bool) -> dict[str, object]:
     return {"model": {"context_length": WINDOW, "vocab_size": VOCABULARY, "decoder": decoder, "type": "llama"}}
 
 
-def _decoder(pruned: bool, positions: bool, float_type: int, nan_from_length: int, in_place: bool) -> onnx.GraphProto:
+def _decoder(
+    *,
+    pruned: bool = True,
+    chosen: bool = False,
+    positions: bool = False,
+    float_type: int = TensorProto.FLOAT,
+    nan_from_length: int = 1 << 20,
+    in_place: bool = True,
+) -> onnx.GraphProto:
     random = np.random.default_rng(7)
     dtype = helper.tensor_dtype_to_np_dtype(float_type)
     weights: list[onnx.TensorProto] = []
@@ -218,7 +228,9 @@ def _decoder(pruned: bool, positions: bool, float_type: int, nan_from_length: in
     inputs = ["input_ids", "attention_mask", *(["position_ids"] if positions else [])]
     graph_inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "tokens"]) for name in inputs]
     graph_inputs[1] = helper.make_tensor_value_info("attention_mask", TensorProto.INT64, ["batch", "total"])
-    graph_outputs = [helper.make_tensor_value_info("logits", float_type, ["batch", 1 if pruned else "n", VOCABULARY])]
+    graph_outputs = [
+        helper.make_tensor_value_info("logits", float_type, ["batch", 1 if pruned and not chosen else "n", VOCABULARY])
+    ]
     for layer in range(LAYERS):
         query, key, value = (
             node("MatMul", hidden, matrix(f"{part}{layer}", HIDDEN, heads * HEAD_SIZE))
@@ -242,7 +254,10 @@ def _decoder(pruned: bool, positions: bool, float_type: int, nan_from_length: in
         shape = ["batch", KV_HEADS, "window", HEAD_SIZE]
         graph_inputs += [helper.make_tensor_value_info(name, float_type, shape) for name in pasts]
         graph_outputs += [helper.make_tensor_value_info(name, float_type, shape) for name in presents]
-    if pruned:
+    if chosen:
+        graph_inputs.append(helper.make_tensor_value_info("logits_indices", TensorProto.INT64, ["n"]))
+        hidden = node("Gather", hidden, "logits_indices", axis=1)
+    elif pruned:
         minus_one, end = constant("minus_one", np.array([-1], np.int64)), constant("end", np.array([1 << 31], np.int64))
         hidden = node("Slice", hidden, minus_one, end, one)
     too_long = node("GreaterOrEqual", length, constant("nan_from", np.array(nan_from_length, np.int64)))

@@ -17,7 +17,9 @@ def load(folder: Path, slots: int = 4, window: int = 96) -> DecoderGraph:
     return DecoderGraph(folder, read_genai_config(folder), slots=slots, window=window, threads=1)
 
 
-@pytest.mark.parametrize("shape", [{}, {"pruned": False}, {"positions": True}, {"float_type": TensorProto.FLOAT16}])
+@pytest.mark.parametrize(
+    "shape", [{}, {"pruned": False}, {"chosen": True}, {"positions": True}, {"float_type": TensorProto.FLOAT16}]
+)
 def test_rows_of_different_lengths_decode_as_each_does_alone(tiny_model, shape):
     graph, alone = load(tiny_model("a", **shape)), load(tiny_model("b", **shape))
     for slot, prompt in enumerate(PROMPTS):
@@ -31,7 +33,7 @@ def test_rows_of_different_lengths_decode_as_each_does_alone(tiny_model, shape):
     assert together.dtype == np.float32
 
 
-@pytest.mark.parametrize("shape", [{}, {"pruned": False}, {"positions": True}])
+@pytest.mark.parametrize("shape", [{}, {"pruned": False}, {"chosen": True}, {"positions": True}, {"reading": {}}])
 def test_a_prompt_read_in_chunks_is_the_prompt_read_at_once(tiny_model, shape):
     graph = load(tiny_model(**shape))
     prompt = list(range(1, 31))
@@ -40,6 +42,35 @@ def test_a_prompt_read_in_chunks_is_the_prompt_read_at_once(tiny_model, shape):
         chunked = graph.prefill(1, prompt[begin : begin + 7], begin)
     np.testing.assert_allclose(chunked, whole, rtol=1e-4, atol=1e-5)
     assert not np.allclose(graph.prefill(2, prompt[1:], 0), whole)
+
+
+def test_a_folder_with_two_graphs_reads_prompts_with_one_and_decodes_with_the_other_on_one_cache(tiny_model):
+    blotting = {"nan_from_length": 0}
+    alone = load(tiny_model("alone"))
+    for slot, prompt in enumerate(PROMPTS):
+        alone.prefill(slot, prompt, 0)
+    expected = alone.decode([10, 20, 30, 40], [len(prompt) for prompt in PROMPTS]).copy()
+
+    graph = load(tiny_model("reads with another", reading=blotting))
+    for slot, prompt in enumerate(PROMPTS):
+        assert np.isnan(graph.prefill(slot, prompt, 0)).all()  # of what it says; its keys and values are sound
+    np.testing.assert_array_equal(graph.decode([10, 20, 30, 40], [len(prompt) for prompt in PROMPTS]), expected)
+
+    graph = load(tiny_model("decodes with another", reading={"nan_from_length": 1 << 20}, **blotting))
+    assert np.isfinite(graph.prefill(0, PROMPTS[0], 0)).all()
+    assert np.isnan(graph.decode([10], [3])).all()
+
+
+def test_two_graphs_that_keep_different_numbers_are_refused(tiny_model):
+    with pytest.raises(ModelUnsupported, match=r"prefill\.onnx keeps another type"):
+        load(tiny_model(reading={"float_type": TensorProto.FLOAT16}))
+
+
+def test_a_second_graph_that_is_missing_is_refused_by_name(tiny_model):
+    folder = tiny_model(reading={})
+    (folder / "prefill.onnx").unlink()
+    with pytest.raises(ModelUnsupported, match=r"prefill\.onnx cannot be loaded"):
+        load(folder)
 
 
 def test_a_moved_slot_goes_on_where_it_was(tiny_model):

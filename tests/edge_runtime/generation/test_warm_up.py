@@ -2,21 +2,30 @@ import itertools
 
 import pytest
 
-from edge_runtime.generation.warm_up import choose_chunk, warm_up
+from edge_runtime.generation.warm_up import warm_up
 
 
 @pytest.mark.parametrize(
-    ("tokens_per_s", "chunk"), [(5000.0, 128), (640.0, 128), (630.0, 64), (400.0, 64), (100.0, 16), (1.0, 16)]
+    ("ms_per_token", "chunk"), [(0.1, 256), (1.9, 256), (2.0, 64), (7.7, 64), (7.9, 16), (1000.0, 16)]
 )
-def test_a_chunk_is_as_large_as_running_requests_can_bear(tokens_per_s, chunk):
-    assert choose_chunk(tokens_per_s) == chunk
+def test_a_chunk_is_as_large_as_running_requests_can_bear(bench, ms_per_token, chunk):
+    house = bench(slots=1, ms_per_prompt_token=ms_per_token)
+    measured = warm_up(house, window=1024, clock=lambda: house.now)
+    assert measured.chunk == chunk
+    assert measured.speed.prefill_tokens_per_s == pytest.approx(chunk / (0.001 + chunk * ms_per_token / 1000))
+
+
+def test_a_slow_machine_is_not_made_to_read_large_chunks(bench):
+    house = bench(slots=1, ms_per_prompt_token=1000.0)
+    warm_up(house, window=1024, clock=lambda: house.now)
+    assert max(tokens for kind, *_, tokens in house.runs if kind == "prefill") == 64
 
 
 @pytest.mark.parametrize(("slots", "sizes"), [(1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6])])
 def test_prefill_and_some_batch_sizes_are_measured(bench, slots, sizes):
     house = bench(slots=slots)
-    speed = warm_up(house, window=256, clock=lambda: house.now)
-    assert speed.prefill_tokens_per_s == pytest.approx(64 / 0.001)
+    speed = warm_up(house, window=512, clock=lambda: house.now).speed
+    assert speed.prefill_tokens_per_s == pytest.approx(256 / 0.001)
     assert speed.ms_per_token == pytest.approx(dict.fromkeys(sizes, 1.0))
 
 
@@ -25,12 +34,13 @@ def test_one_disturbed_run_does_not_count(bench):
     readings = itertools.count()
 
     def clock() -> float:
-        if next(readings) == 3:  # at the end of the second run of the prompt
-            house.now += 0.5
+        if next(readings) == 15:  # at the end of the second run of the largest chunk
+            house.now += 0.6
         return house.now
 
-    speed = warm_up(house, window=256, clock=clock)
-    assert speed.prefill_tokens_per_s == pytest.approx(64 / 0.001)
+    measured = warm_up(house, window=512, clock=clock)
+    assert (measured.chunk, measured.speed.prefill_tokens_per_s) == (256, pytest.approx(256 / 0.001))
+    assert next(readings) > 15
 
 
 def test_a_window_smaller_than_the_usual_sample_is_respected(bench):
