@@ -7,6 +7,7 @@ import threading
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.sdk.resources import Resource
@@ -19,6 +20,7 @@ from observability.json_lines_exporter import JsonLinesSpanExporter
 
 DISTRIBUTION = "tidegate"
 _COLLECTOR_DELAY_MS = 2_000.0
+_SHUTDOWN_TIMEOUT_S = 2.0
 # Soon enough that `tidegate trace` sees a request right after its answer.
 _DISK_DELAY_MS = 200.0
 # Spans held while a collector hangs, some 3 KB each; the oldest go first.
@@ -48,12 +50,18 @@ class TelemetrySettings:
 
 
 class Telemetry:
-    """A process's tracer, and the way to end it."""
+    """A process's tracer, and the way to end it; as a context manager it is shut down when the block is left."""
 
     def __init__(self, provider: TracerProvider) -> None:
         """Hold `provider`; see `set_up`."""
         self._provider = provider
         self.tracer: Tracer = provider.get_tracer(DISTRIBUTION, importlib.metadata.version(DISTRIBUTION))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown(_SHUTDOWN_TIMEOUT_S)
 
     def shutdown(self, timeout_s: float) -> bool:
         """Export what is queued, the disk first, and stop. Blocks: call it in a thread where there is an event loop.
@@ -108,7 +116,7 @@ def _processors(settings: TelemetrySettings) -> list[SpanProcessor]:
         processors.append(_batched(disk, _DISK_DELAY_MS))
     if settings.otlp_endpoint is not None:
         # 11 MB of protobuf and HTTP client that a box without a collector does not pay for.
-        from observability.collector import collector_exporter  # noqa: PLC0415 - heavy, and only where it is asked for
+        from observability.collector import collector_exporter  # noqa: PLC0415  # heavy, and only where asked for
 
         processors.append(_batched(collector_exporter(settings.otlp_endpoint), _COLLECTOR_DELAY_MS))
     return processors

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from serving.start import StartRefused
+
 SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
-class ModelFolderUnusable(Exception):
+class ModelFolderUnusable(StartRefused):
     """A file that the server needs is missing or unreadable. The message names it."""
 
 

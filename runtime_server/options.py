@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from serving.listener import ListenRefused
+from serving.start import StartRefused
 
 _MIN_TOKEN_CHARS = 16
 
@@ -37,18 +37,18 @@ class RuntimeOptions:
         """Return the token that callers must send, or `None` where none is asked for.
 
         Raises:
-            ListenRefused: The file cannot be read or holds no token worth the name.
+            StartRefused: The file cannot be read or holds no token worth the name.
         """
         if self.token_file is None:
             return None
         try:
             token = self.token_file.read_text(encoding="ascii").strip()
         except OSError as exc:
-            raise ListenRefused(f"The token file cannot be read: {exc.strerror}.") from None
+            raise StartRefused(f"The token file cannot be read: {exc.strerror}.") from None
         except UnicodeDecodeError:
-            raise ListenRefused("The token file must hold ASCII text.") from None
+            raise StartRefused("The token file must hold ASCII text.") from None
         if len(token) < _MIN_TOKEN_CHARS:
-            raise ListenRefused(f"The token must have at least {_MIN_TOKEN_CHARS} characters.")
+            raise StartRefused(f"The token must have at least {_MIN_TOKEN_CHARS} characters.")
         return token
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 
@@ -11,13 +12,10 @@ from runtime_server.chat_endpoint import ChatLimits
 from runtime_server.chat_model import load_chat_model
 from runtime_server.engine import Engine
 from runtime_server.lifecycle import Lifecycle
-from runtime_server.model_folder import ModelFolderUnusable
 from runtime_server.options import RuntimeOptions
-from serving.listener import Listener, ListenRefused, bind_tcp, bind_unix
+from serving.listener import Listener, bind_tcp, bind_unix
 from serving.server import Ending, serve_until_signal
-
-_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-_TELEMETRY_TIMEOUT_S = 2.0
+from serving.start import StartRefused, set_up_logging
 
 _logger = logging.getLogger(__name__)
 
@@ -34,18 +32,17 @@ def run(service_name: str, build_engine: Callable[[], Engine], options: RuntimeO
         The process's exit status: 0 after a signal, 1 if the engine could not start, 2 if it was told to serve what
         or where it cannot.
     """
-    logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT)
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    set_up_logging()
     try:
         token = options.read_token()
         model = load_chat_model(options.model_dir, options.model_name)
         engine = build_engine()
         listener = _bind(options, authenticated=token is not None)
-    except (ListenRefused, ModelFolderUnusable) as exc:
+    except StartRefused as exc:
         _logger.error("%s", exc)
         return 2
-    telemetry = set_up(TelemetrySettings(service_name, options.trace_dir, options.otlp_endpoint))
-    try:
+    tracing = TelemetrySettings(service_name, options.trace_dir, options.otlp_endpoint)
+    with contextlib.closing(listener), set_up(tracing) as telemetry:
         lifecycle = Lifecycle(engine)
         limits = ChatLimits(default_max_tokens=options.default_max_tokens)
         app = create_app(lifecycle, model, telemetry=telemetry, token=token, limits=limits)
@@ -56,9 +53,6 @@ def run(service_name: str, build_engine: Callable[[], Engine], options: RuntimeO
         )
         serve_until_signal(app, listener, ending)
         return 1 if lifecycle.failed.is_set() else 0
-    finally:
-        listener.close()
-        telemetry.shutdown(_TELEMETRY_TIMEOUT_S)
 
 
 def _bind(options: RuntimeOptions, *, authenticated: bool) -> Listener:

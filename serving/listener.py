@@ -12,12 +12,14 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from serving.start import StartRefused
+
 # sun_path of Linux, less the zero byte at its end.
 _MAX_SOCKET_PATH_BYTES = 107
 
 
-class ListenRefused(Exception):
-    """The program must not, or cannot, listen where it was told to. The message says why and what to do."""
+class ListenRefused(StartRefused):
+    """The program must not, or cannot, listen where it was told to."""
 
 
 @dataclass(frozen=True, slots=True)

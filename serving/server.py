@@ -7,8 +7,9 @@ import contextlib
 import logging
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -33,11 +34,11 @@ class Ending:
 
     Attributes:
         drain: Takes no new requests and returns when the running ones have finished, or their time is up.
-        hurry: Called at a second signal: ends the running requests too.
+        hurry: Called at a second signal, which also ends the drain: ends the running requests too.
         failed: Set by the program when it cannot go on.
     """
 
-    drain: Callable[[], Awaitable[object]]
+    drain: Callable[[], Coroutine[Any, Any, object]]
     hurry: Callable[[], None] = _nothing
     failed: asyncio.Event | None = None
 
@@ -45,7 +46,8 @@ class Ending:
 def serve_until_signal(app: ASGIApp, listener: Listener, ending: Ending) -> None:
     """Serve `app` until SIGTERM, SIGINT or its own failure.
 
-    The first signal drains. `/readyz` says so while connections are still taken, so that a load balancer sees it.
+    The first signal drains. `/readyz` says so while connections are still taken, so that a load balancer sees it. The
+    second ends the drain: what still runs then is cut off.
     """
     config = uvicorn.Config(
         app,
@@ -81,24 +83,33 @@ class _Server(uvicorn.Server):
 
 
 async def _serve(server: _Server, ending: Ending) -> None:
-    stopping = asyncio.Event()
+    stopping, hurrying = asyncio.Event(), asyncio.Event()
 
     def on_signal() -> None:
         if stopping.is_set():
-            ending.hurry()
+            hurrying.set()
         stopping.set()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
     serving = asyncio.create_task(server.serve(sockets=[server.listener.socket]))
-    events = [stopping] if ending.failed is None else [stopping, ending.failed]
-    ends = [asyncio.create_task(event.wait()) for event in events]
-    await asyncio.wait([serving, *ends], return_when=asyncio.FIRST_COMPLETED)
-    for end in ends:
-        end.cancel()
+    failed = [] if ending.failed is None else [ending.failed.wait()]
+    await _first_of(serving, stopping.wait(), *failed)
     if stopping.is_set():
         _logger.info("Draining")
-        await ending.drain()
+        await _first_of(ending.drain(), hurrying.wait())
+        if hurrying.is_set():
+            _logger.info("Told twice: ending what still runs")
+            ending.hurry()
     server.should_exit = True
     await serving
+
+
+async def _first_of(*waits: asyncio.Task[None] | Coroutine[Any, Any, object]) -> None:
+    """Return when one of them is over, and drop those that were begun here."""
+    begun = [asyncio.create_task(wait) for wait in waits if not isinstance(wait, asyncio.Task)]
+    given = [wait for wait in waits if isinstance(wait, asyncio.Task)]
+    await asyncio.wait([*given, *begun], return_when=asyncio.FIRST_COMPLETED)
+    for task in begun:
+        task.cancel()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import contextlib
 from pathlib import Path
 
 import typer
@@ -13,41 +13,35 @@ from observability import TelemetrySettings, set_up
 from routing_policies.policy.errors import PolicyError
 from routing_policies.policy.loader import LoadedPolicy, builtin_names, load_policy
 from routing_policies.policy.self_test import failing_tests
-from serving.listener import ListenRefused, bind_tcp
+from serving.listener import bind_tcp
 from serving.server import Ending, serve_until_signal
-
-_TELEMETRY_TIMEOUT_S = 2.0
+from serving.start import StartRefused, set_up_logging
 
 
 def serve(settings_file: SettingsOption = None) -> None:
     """Serve the gateway until a signal ends it; the runtimes are somebody else's to run."""
     settings = settings_or_fail(settings_file)
     policy = policy_or_fail(settings)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    set_up_logging()
     settings.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         listener = bind_tcp(settings.listen.host, settings.listen.port, authenticated=bool(settings.auth.keys))
-    except ListenRefused as exc:
+    except StartRefused as exc:
         fail(str(exc))
-    telemetry = set_up(
-        TelemetrySettings(
-            "gateway",
-            settings.traces_dir,
-            settings.telemetry.otlp_endpoint,
-            sample_ratio=settings.telemetry.sample_ratio,
-        )
+    tracing = TelemetrySettings(
+        "gateway",
+        settings.traces_dir,
+        settings.telemetry.otlp_endpoint,
+        sample_ratio=settings.telemetry.sample_ratio,
     )
     from gateway.app import create_app  # noqa: PLC0415  # a second of imports that no other command needs
 
-    try:
-        app = create_app(settings, policy, telemetry.tracer)
-    except ValueError as exc:  # a credential or a key that cannot be read
-        fail(str(exc))
-    try:
+    with contextlib.closing(listener), set_up(tracing) as telemetry:
+        try:
+            app = create_app(settings, policy, telemetry.tracer)
+        except ValueError as exc:  # a credential or a key that cannot be read
+            fail(str(exc))
         serve_until_signal(app.asgi, listener, Ending(lambda: app.admission.drain(settings.timeouts.drain_s)))
-    finally:
-        listener.close()
-        telemetry.shutdown(_TELEMETRY_TIMEOUT_S)
     raise typer.Exit(0)
 
 
