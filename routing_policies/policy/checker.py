@@ -2,7 +2,8 @@
 
 Classes compare only with classes: CEL would compare `"restricted"` with `"public"` by alphabet, and a number says
 nothing to a reader. A comprehension may not hold another one, so that a condition's cost is bounded by its length times
-the longest list of a request.
+the longest list of a request. Two open texts of a request are compared only as a whole, and a list's size only with a
+literal, so that what a condition can say of all requests is settled by finitely many of them: the prover needs that.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from routing_policies.policy.expression import (
     Relation,
     SyntaxFault,
 )
-from routing_policies.policy.names import BOOLEAN, LEVEL, NUMBER, TEXT, TOKENS, ValueType
+from routing_policies.policy.names import BOOLEAN, COUNT, LEVEL, NUMBER, TEXT, TOKENS, ValueType
 
 _TEXT_METHODS = ("startsWith", "endsWith", "contains")
 _LIST_METHODS = ("exists", "all", "size")
-_ORDERED = (NUMBER, TOKENS, LEVEL)
+_ORDERED = (NUMBER, TOKENS, COUNT, LEVEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +139,10 @@ class _Checker:
             raise SyntaxFault(node.at, f"`{node.sign}` compares numbers and classes, and this is {left.word}")
 
     def _comparable(self, node: Relation, left: ValueType, right: ValueType) -> None:
-        if TOKENS in (left, right):
-            self._tokens(node, right if left is TOKENS else left)
-            return
+        for counted in (TOKENS, COUNT):
+            if counted in (left, right):
+                self._counted(node, counted, right if left is counted else left)
+                return
         if left.word != right.word:
             raise SyntaxFault(node.at, f"{left.word} is compared with {right.word}{_class_hint(node, left, right)}")
         if left.item is not None:
@@ -155,12 +157,14 @@ class _Checker:
                 if word not in closed:
                     raise SyntaxFault(at, f'it is never "{word}"{choice(word, closed)}')
 
-    def _tokens(self, node: Relation, other: ValueType) -> None:
+    def _counted(self, node: Relation, counted: ValueType, other: ValueType) -> None:
         """Bounds on the number of tokens suffice to decide such a rule, except close to the literal."""
         literal = node.right if isinstance(node.right, Literal) else node.left
         if other is not NUMBER or not isinstance(literal, Literal) or not isinstance(literal.value, int):
-            raise SyntaxFault(node.at, "`size.tokens` is compared with a whole number that stands beside it")
-        self.thresholds.append(literal.value)
+            what = "`size.tokens`" if counted is TOKENS else "`size()`"
+            raise SyntaxFault(node.at, f"{what} is compared with a whole number that stands beside it")
+        if counted is TOKENS:
+            self.thresholds.append(literal.value)
 
     def _call(self, node: Call) -> ValueType:
         receiver = self.type_of(node.receiver)
@@ -172,13 +176,23 @@ class _Checker:
             raise SyntaxFault(node.at, "`size()` of text counts bytes, not characters, and is not allowed")
         if node.method not in _TEXT_METHODS:
             raise SyntaxFault(node.at, f"text has no `{node.method}`{choice(node.method, _TEXT_METHODS)}")
-        if len(node.arguments) != 1 or self.type_of(node.arguments[0]).word != TEXT.word:
+        if len(node.arguments) != 1:
             raise SyntaxFault(node.at, f"`{node.method}` takes one text")
+        argument = self.type_of(node.arguments[0])
+        if argument.word != TEXT.word:
+            raise SyntaxFault(node.at, f"`{node.method}` takes one text")
+        if not self._is_known(node.receiver, receiver) and not self._is_known(node.arguments[0], argument):
+            raise SyntaxFault(node.at, f"one side of `{node.method}` must be written out or be of the target")
         return BOOLEAN
+
+    @staticmethod
+    def _is_known(node: Expression, found: ValueType) -> bool:
+        """Whether a text has one of finitely many values that the policy itself names."""
+        return found.words is not None or (isinstance(node, Name) and node.name.startswith("target."))
 
     def _list_call(self, node: Call, item: ValueType) -> ValueType:
         if node.method == "size" and not node.arguments:
-            return NUMBER
+            return COUNT
         if node.method not in {"exists", "all"}:
             raise SyntaxFault(node.at, f"a list has no `{node.method}`{choice(node.method, _LIST_METHODS)}")
         match node.arguments:

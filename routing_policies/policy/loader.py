@@ -1,9 +1,12 @@
-"""From a policy file to a policy that can decide. Whatever is wrong with it is found here, with its place."""
+"""From a policy file to a policy that can decide. Whatever is wrong with it is found here, with its place.
+
+Reading compiles a policy; loading also proves its invariants. Only what was loaded may be put in force.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -11,44 +14,21 @@ from pathlib import Path
 import orjson
 from pydantic import ValidationError
 
+from routing_policies.lab.prover import Prover
 from routing_policies.policy import names, validation
 from routing_policies.policy.conditions import Answer, Condition, Evaluation, Vocabulary, compile_condition
 from routing_policies.policy.errors import PolicyError, choice
 from routing_policies.policy.expression import SyntaxFault
+from routing_policies.policy.loaded import LoadedPolicy
 from routing_policies.policy.model import Policy
 from routing_policies.policy.rules import HardRule, SoftRule
 from routing_policies.policy.yaml_source import MAX_BYTES, Source, read
 from routing_policies.signals.deadline import DeadlineDefaults
 from routing_policies.signals.label import LabelRules
 
+__all__ = ["LoadedPolicy", "builtin_names", "load_policy", "load_text", "read_policy", "read_text"]
+
 _BUILTIN = "routing_policies.builtin"
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedPolicy:
-    """A policy that can decide.
-
-    Attributes:
-        policy: The document.
-        origin: The file or built-in name it was read from.
-        digest: sha256 of the canonical document, hex.
-        constraints: Hard rules in the document's order, constraints before invariants.
-        preferences: Soft rules in the document's order.
-        weights: Term to weight; they add up to 1.
-        vocabulary: The names that the conditions read.
-        label_rules: What turns findings and uninspected parts into classes.
-        deadline_defaults: Budgets of requests that bring none.
-    """
-
-    policy: Policy
-    origin: str
-    digest: str
-    constraints: tuple[HardRule, ...]
-    preferences: tuple[SoftRule, ...]
-    weights: Mapping[str, float]
-    vocabulary: Vocabulary
-    label_rules: LabelRules
-    deadline_defaults: DeadlineDefaults
 
 
 def builtin_names() -> list[str]:
@@ -57,25 +37,51 @@ def builtin_names() -> list[str]:
     return sorted(name.removesuffix(".yaml") for name in found if name.endswith(".yaml"))
 
 
-def load_policy(source: Path | str) -> LoadedPolicy:
-    """Load a policy from a file, or a built-in one by its name.
+def load_policy(source: Path | str, prover: Prover | None = None) -> LoadedPolicy:
+    """Load a policy from a file, or a built-in one by its name; a prover that is kept remembers what it has proved.
 
     Raises:
-        PolicyError: It cannot be read or is wrong; with file, line, column and how to mend it.
+        PolicyError: It cannot be read, is wrong or breaks an invariant; with file, line, column and how to mend it.
     """
-    if isinstance(source, Path):
-        return load_text(_read_file(source), str(source))
-    if source not in builtin_names():
-        raise PolicyError(source, 1, 1, f"there is no built-in policy `{source}`{choice(source, builtin_names())}")
-    text = resources.files(_BUILTIN).joinpath(f"{source}.yaml").read_text(encoding="utf-8")
-    return load_text(text, f"builtin:{source}")
+    return _proved(read_policy(source), prover or Prover())
 
 
-def load_text(text: str, origin: str) -> LoadedPolicy:
+def load_text(text: str, origin: str, prover: Prover | None = None) -> LoadedPolicy:
     """Load a policy from its text; `origin` names it in messages.
 
     Raises:
         PolicyError: As `load_policy`.
+    """
+    return _proved(read_text(text, origin), prover or Prover())
+
+
+def _proved(loaded: LoadedPolicy, prover: Prover) -> LoadedPolicy:
+    for index, finding in enumerate(prover.prove(loaded).findings):
+        if not finding.holds:
+            message = f"the invariant `{finding.invariant}` {finding.in_words()}"
+            raise loaded.source.error(("invariants", index), message)
+    return loaded
+
+
+def read_policy(source: Path | str) -> LoadedPolicy:
+    """Read a policy as `load_policy` does, without a proof of its invariants: to look at it, never to decide by it.
+
+    Raises:
+        PolicyError: It cannot be read or is wrong.
+    """
+    if isinstance(source, Path):
+        return read_text(_read_file(source), str(source))
+    if source not in builtin_names():
+        raise PolicyError(source, 1, 1, f"there is no built-in policy `{source}`{choice(source, builtin_names())}")
+    text = resources.files(_BUILTIN).joinpath(f"{source}.yaml").read_text(encoding="utf-8")
+    return read_text(text, f"builtin:{source}")
+
+
+def read_text(text: str, origin: str) -> LoadedPolicy:
+    """Read a policy from its text, as `read_policy`.
+
+    Raises:
+        PolicyError: As `read_policy`.
     """
     source = read(text, origin)
     try:
@@ -89,6 +95,7 @@ def load_text(text: str, origin: str) -> LoadedPolicy:
     return LoadedPolicy(
         policy=policy,
         origin=origin,
+        source=source,
         digest=hashlib.sha256(policy.model_dump_json(by_alias=True).encode()).hexdigest(),
         constraints=constraints,
         preferences=preferences,

@@ -35,6 +35,7 @@ class ValueType:
 BOOLEAN = ValueType("true or false")
 NUMBER = ValueType("a number")
 TOKENS = ValueType("a number of tokens")
+COUNT = ValueType("a number of items")
 LEVEL = ValueType("a class")
 TEXT = ValueType("text")
 TEXTS = ValueType("a list of text", item=TEXT)

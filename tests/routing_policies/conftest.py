@@ -9,7 +9,7 @@ import pytest
 
 from inference_protocol.request import Needs, Task
 from inference_protocol.text_parts import UninspectableCause
-from routing_policies.policy.loader import LoadedPolicy, load_text
+from routing_policies.policy.loader import LoadedPolicy, load_text, read_text
 from routing_policies.signals.deadline import Deadline
 from routing_policies.signals.label import Component, DataClass, Label
 from routing_policies.signals.size import Size, TokenInterval
@@ -83,6 +83,10 @@ def _policy(more: str = "", *, base: str = TWO_TARGETS) -> LoadedPolicy:
     return load_text(base + more, "test.yaml")
 
 
+def _unproved(more: str = "", *, base: str = TWO_TARGETS) -> LoadedPolicy:
+    return read_text(base + more, "test.yaml")
+
+
 @pytest.fixture(scope="session")
 def make() -> SimpleNamespace:
     """`make.view(...)`, `make.target(...)`, `make.snapshot(...)`, `make.prediction(...)`, `make.policy(yaml)`."""
@@ -92,5 +96,6 @@ def make() -> SimpleNamespace:
         "snapshot": _snapshot,
         "prediction": _prediction,
         "policy": _policy,
+        "unproved": _unproved,
     }
     return SimpleNamespace(**factories)

@@ -15,6 +15,7 @@ from routing_policies.policy.model import Kind, Target
 from routing_policies.signals.label import DataClass
 from routing_policies.signals.size import TokenInterval
 from routing_policies.view import RequestView, Tenant
+from tests.support.random_conditions import conditions
 
 TARGETS = {
     "edge": Target(kind=Kind.EDGE, clearance=DataClass.RESTRICTED, region="device"),
@@ -114,42 +115,6 @@ def test_only_names_that_conditions_read_are_handed_to_the_evaluator() -> None:
     assert [known.name for known in vocabulary.request] == ["label.level"]
     assert vocabulary.constants == {"PUBLIC": 0}
     assert vocabulary.targets == {"edge": {"target__kind": "edge"}, "cloud": {"target__kind": "cloud"}}
-
-
-# Well-typed conditions by the grammar, to hold our checker and the evaluator together.
-numbers = st.sampled_from(
-    "deadline.total_ms deadline.ttft_ms size.body_bytes request.output_cap target.retention_days label.tags.size() "
-    "tenant.roles.size() 0 400 -1 2.5".split()
-)
-levels = st.sampled_from(["label.level", "target.clearance", *names.CONSTANTS])
-fields = st.sampled_from(["tenant.id", "tenant.residency", "target.region", "request.model"])
-texts = st.one_of(fields, st.sampled_from(['"eu"', "''"]))
-signs = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
-simple = st.one_of(
-    st.sampled_from(["true", "false", "request.stream", "request.tools"]),
-    st.builds("{} {} {}".format, numbers, signs, numbers),
-    st.builds("{} {} {}".format, levels, signs, levels),
-    st.builds("size.tokens {} {}".format, signs, st.integers(0, 1000)),
-    st.builds("{} {} {}".format, fields, st.sampled_from(["==", "!="]), texts),
-    st.builds("{}.{}({})".format, texts, st.sampled_from(["startsWith", "endsWith", "contains"]), texts),
-    st.builds("{} in {}".format, fields, st.sampled_from(["label.tags", "tenant.roles", '["eu", "us"]'])),
-    st.builds("{} in [{}, {}]".format, levels, levels, levels),
-    st.builds(
-        "{}.{}(x, x == {})".format,
-        st.sampled_from(["label.tags", "tenant.roles"]),
-        st.sampled_from(["exists", "all"]),
-        texts,
-    ),
-)
-conditions = st.recursive(
-    simple,
-    lambda inner: st.one_of(
-        st.builds("!({})".format, inner),
-        st.builds("({}) && ({})".format, inner, inner),
-        st.builds("{} || ({})".format, inner, inner),
-    ),
-    max_leaves=6,
-)
 
 
 @given(

@@ -71,7 +71,7 @@ def test_only_deny_rules_leave_the_other_targets_eligible(make: SimpleNamespace)
 
 @pytest.mark.parametrize("section", ["constraints", "invariants"])
 def test_a_requirement_excludes_the_targets_that_do_not_fulfil_it(section: str, make: SimpleNamespace) -> None:
-    policy = make.policy(f"""\
+    policy = make.unproved(f"""\
 {section}:
   - id: eu-only
     when: 'tenant.residency == "eu"'
