@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _SAME_ROLE = {"developer": "system", "function": "tool"}
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Never
 
 from inference_protocol.errors import MalformedBody
+from inference_protocol.strings import is_plain_name
 
 MAX_DEPTH = 64
-_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]')
 _OPENERS = (b"{", b"[")
 _CLOSERS = (b"}", b"]")
@@ -121,10 +122,9 @@ def _empty_object(raw: bytes) -> tuple[bytes, bytes]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]  # add() is wanted for its effect
+        [(twice, _)] = Counter(key for key, _ in pairs).most_common(1)
         # A key that is no plain name may be somebody's data: it is not repeated.
-        if _PLAIN_NAME.fullmatch(twice) is None:
+        if not is_plain_name(twice):
             raise MalformedBody("A key stands twice in one object.")
         raise MalformedBody(f"The key `{twice}` stands twice in one object.", param=twice)
     return found

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from inference_protocol import fields
+from inference_protocol.conversation import ROLES
 from inference_protocol.errors import ForbiddenField, InvalidField
 from inference_protocol.json_body import parse_object
-from inference_protocol.request import InferenceRequest, Needs, Task, WireProtocol
+from inference_protocol.request import InferenceRequest, Needs, Task
 from inference_protocol.sampling import Sampling
 
-ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 MAX_MESSAGES = 4096
 MAX_OUTPUT_TOKENS = 1 << 20
 # A caller who could set these would aim the gateway, and its credentials, at a host of their choice.
@@ -49,7 +49,6 @@ def parse_chat(raw: bytes) -> InferenceRequest:
     _check_messages(tree.get("messages"))
     n = fields.integer(tree, "n", least=1, most=128) or 1
     return InferenceRequest(
-        protocol=WireProtocol.OPENAI,
         task=Task.CHAT,
         model=fields.string(tree, "model"),
         raw=raw,

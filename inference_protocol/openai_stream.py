@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from inference_protocol.timings import Timings
+
 _CONTENT_KEYS = ("content", "reasoning_content", "reasoning", "refusal", "tool_calls", "function_call")
 
 
@@ -16,15 +18,6 @@ class Usage:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Timings:
-    """How long each part took inside one of our runtimes, in milliseconds."""
-
-    queue_ms: float = 0.0
-    prefill_ms: float = 0.0
-    decode_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +64,7 @@ def chunk_facts(chunk: Mapping[str, Any]) -> ChunkFacts:
         tokens_hint=visible,
         finish_reason=finish,
         usage=usage,
-        timings=_timings(chunk.get("timings")),
+        timings=Timings.from_wire(chunk.get("timings")),
         usage_only=usage is not None and not choices,
     )
 
@@ -85,15 +78,5 @@ def read_usage(value: Any) -> Usage | None:
     return Usage(_count(value.get("prompt_tokens")), _count(value.get("completion_tokens")), _count(cached))
 
 
-def _timings(value: Any) -> Timings | None:
-    if not isinstance(value, Mapping):
-        return None
-    return Timings(*(_ms(value.get(key)) for key in ("queue_ms", "prefill_ms", "decode_ms")))
-
-
 def _count(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
-
-
-def _ms(value: Any) -> float:
-    return float(value) if isinstance(value, (int, float)) and value >= 0 else 0.0

@@ -11,13 +11,6 @@ from inference_protocol.sampling import Sampling
 from inference_protocol.text_parts import TextPart, text_parts
 
 
-class WireProtocol(StrEnum):
-    """Which public protocol a request came in by."""
-
-    OPENAI = "openai"
-    OIP_V2 = "oip_v2"
-
-
 class Task(StrEnum):
     """What kind of work is asked for."""
 
@@ -51,7 +44,6 @@ class InferenceRequest:
         sampling: How to choose tokens; validated here, used by our runtimes.
     """
 
-    protocol: WireProtocol
     task: Task
     model: str
     raw: bytes

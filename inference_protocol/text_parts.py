@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from inference_protocol.conversation import ROLES
+from inference_protocol.strings import has_lone_surrogate, is_plain_name
+
 
 class UninspectableCause(StrEnum):
     """Why a part of a request could not be read as text, or (`history`) why its earlier labels are not known."""
@@ -20,7 +23,6 @@ class UninspectableCause(StrEnum):
     IMAGE = "image"
     AUDIO = "audio"
     BLOB = "blob"
-    TRUNCATED = "truncated"
     DETECTOR_ERROR = "detector_error"
     UNDECODABLE = "undecodable"
     HISTORY = "history"
@@ -53,7 +55,7 @@ class TextPart:
 
 # A key here is skipped only while its value is one of the words listed: `type: "jane@example.com"` is text.
 _ENUM_VALUES: Mapping[str, frozenset[str]] = {
-    "role": frozenset({"system", "developer", "user", "assistant", "tool", "function"}),
+    "role": ROLES,
     "type": frozenset(
         "text image_url input_audio file refusal function json_schema json_object regex object string number integer "
         "boolean array null input_text output_text".split()
@@ -80,7 +82,6 @@ _CONTENT_ELSEWHERE: Mapping[str, UninspectableCause] = {
     "input_audio": UninspectableCause.AUDIO,
     "file_id": UninspectableCause.BLOB,
 }
-_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z_-]{0,39}[0-9]{0,3}")
 _DATA_URL = re.compile(r"data:([a-z]+)/[^,\s]{0,200},", re.IGNORECASE)
 _SHORTEST_BLOB = 256
 # Letters and digits mixed: a long word, a sequence of bases or a long number is text.
@@ -117,7 +118,7 @@ def _read_object(node: Mapping[str, Any], path: str, role: str | None, found: li
         known = key in _KNOWN_KEYS
         if not known:
             _read_string(key, f"{path}#keys", role, None, found)
-        shown = key if known or _PLAIN_NAME.fullmatch(key) else f"*{index}"
+        shown = key if known or is_plain_name(key) else f"*{index}"
         below = f"{path}.{shown}" if path else shown
         if key in _CONTENT_ELSEWHERE and isinstance(value, (str, dict)):
             found.append(TextPart(below, role, Uninspectable(_CONTENT_ELSEWHERE[key]), key))
@@ -135,7 +136,7 @@ def _read_beside(value: Any, path: str, role: str | None, field: str, found: lis
 
 
 def _read_string(text: str, path: str, role: str | None, field: str | None, found: list[TextPart]) -> None:
-    if not text.isascii() and _has_lone_surrogate(text):
+    if has_lone_surrogate(text):
         found.append(TextPart(path, role, Uninspectable(UninspectableCause.UNDECODABLE), field))
         return
     data_url = _DATA_URL.match(text)
@@ -150,11 +151,3 @@ def _read_string(text: str, path: str, role: str | None, field: str | None, foun
 
 def _media_cause(kind: str) -> UninspectableCause:
     return {"image": UninspectableCause.IMAGE, "audio": UninspectableCause.AUDIO}.get(kind, UninspectableCause.BLOB)
-
-
-def _has_lone_surrogate(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return True
-    return False

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from inference_protocol.errors import DeadlineExceeded, InternalError
-from runtime_server.engine import FinishReason, Generation, GenerationTimings, TokenEvent
+from inference_protocol.timings import Timings
+from runtime_server.engine import FinishReason, Generation, TokenEvent
 from runtime_server.text_stream import TextStream
 
 
@@ -38,9 +39,14 @@ class Answer:
         self.finish_reason: str | None = None
 
     @property
-    def timings(self) -> GenerationTimings:
+    def timings(self) -> Timings:
         """How long each part took."""
         return self._generation.timings
+
+    @property
+    def cached_tokens(self) -> int:
+        """Prompt tokens that were in the cache already."""
+        return self._generation.cached_tokens
 
     async def next_text(self) -> str:
         """Wait for the next step and return the text that it settled, which may be none; at the end, all that is left.
@@ -90,7 +96,8 @@ def _too_late() -> DeadlineExceeded:
 class NothingToGenerate:
     """The generation of a request that asked for no tokens: it has ended before it began."""
 
-    timings = GenerationTimings()
+    timings = Timings()
+    cached_tokens = 0
 
     async def __aiter__(self) -> AsyncIterator[TokenEvent]:
         """Yield the end."""

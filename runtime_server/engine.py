@@ -9,6 +9,7 @@ from typing import Protocol
 
 from inference_protocol.runtime_state import RuntimeState
 from inference_protocol.sampling import Sampling
+from inference_protocol.timings import Timings
 
 
 class FinishReason(StrEnum):
@@ -56,16 +57,6 @@ class TokenEvent:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GenerationTimings:
-    """How long each part took, in milliseconds, and how much of the prompt was reused."""
-
-    queue_ms: float = 0.0
-    prefill_ms: float = 0.0
-    decode_ms: float = 0.0
-    cached_tokens: int = 0
-
-
 class Generation(Protocol):
     """One running request. Iterate it to its end, or cancel it; either frees its slot."""
 
@@ -78,8 +69,13 @@ class Generation(Protocol):
         ...
 
     @property
-    def timings(self) -> GenerationTimings:
+    def timings(self) -> Timings:
         """What has been measured so far; final once the last event came."""
+        ...
+
+    @property
+    def cached_tokens(self) -> int:
+        """Prompt tokens that were in the cache already; final once the last event came."""
         ...
 
 

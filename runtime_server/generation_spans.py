@@ -47,7 +47,7 @@ def describe_answer(span: Span, answer: Answer, *, arrived_ns: int, first_text_n
     span.set_attributes(
         {
             names.GEN_AI_OUTPUT_TOKENS: answer.completion_tokens,
-            names.GEN_AI_CACHED_TOKENS: timings.cached_tokens,
+            names.GEN_AI_CACHED_TOKENS: answer.cached_tokens,
             names.QUEUE_MS: timings.queue_ms,
             names.PREFILL_MS: timings.prefill_ms,
             names.DECODE_MS: timings.decode_ms,

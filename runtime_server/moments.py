@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runtime_server.engine import GenerationTimings
+from inference_protocol.timings import Timings
 
 
 @dataclass(slots=True)
@@ -24,9 +24,9 @@ class Moments:
     ended: float | None = None
 
     @property
-    def timings(self) -> GenerationTimings:
+    def timings(self) -> Timings:
         """The parts that are over. A request that ended early was in the last of them until then."""
-        return GenerationTimings(
+        return Timings(
             queue_ms=_ms(self.submitted, self.started or self.ended),
             prefill_ms=_ms(self.started, self.prefilled or self.ended),
             decode_ms=_ms(self.prefilled, self.ended),

@@ -11,7 +11,6 @@ import orjson
 
 from inference_protocol import sse
 from runtime_server.answer import Answer
-from runtime_server.engine import GenerationTimings
 
 
 class ChatAnswerWriter:
@@ -47,7 +46,7 @@ class ChatAnswerWriter:
     def end(self, answer: Answer) -> bytes:
         """Return the last chunks of a stream and the mark that closes it."""
         finish = b'"delta":{},"logprobs":null,"finish_reason":' + orjson.dumps(answer.finish_reason)
-        timings = b',"timings":' + orjson.dumps(_timings(answer.timings))
+        timings = b',"timings":' + orjson.dumps(answer.timings.to_wire())
         if not self._wants_usage:
             return self._chunk(finish, timings) + sse.encode_data(sse.DONE)
         usage = {**self._same, "object": "chat.completion.chunk", "choices": [], "usage": self._usage(answer)}
@@ -63,7 +62,7 @@ class ChatAnswerWriter:
                 "object": "chat.completion",
                 "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": answer.finish_reason}],
                 "usage": self._usage(answer),
-                "timings": _timings(answer.timings),
+                "timings": answer.timings.to_wire(),
             }
         )
 
@@ -75,13 +74,5 @@ class ChatAnswerWriter:
             "prompt_tokens": self._prompt_tokens,
             "completion_tokens": answer.completion_tokens,
             "total_tokens": self._prompt_tokens + answer.completion_tokens,
-            "prompt_tokens_details": {"cached_tokens": answer.timings.cached_tokens},
+            "prompt_tokens_details": {"cached_tokens": answer.cached_tokens},
         }
-
-
-def _timings(timings: GenerationTimings) -> dict[str, float]:
-    return {
-        "queue_ms": round(timings.queue_ms, 3),
-        "prefill_ms": round(timings.prefill_ms, 3),
-        "decode_ms": round(timings.decode_ms, 3),
-    }

@@ -17,6 +17,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from inference_protocol.errors import CapabilityUnavailable, InvalidField
+from inference_protocol.strings import has_lone_surrogate
 from runtime_server.chat_template import ChatTemplate
 
 
@@ -60,7 +61,7 @@ class PromptEncoder:
 
         texts = [{**message, "content": _text_of(message, at)} for at, message in enumerate(messages)]
         rendered = self._template.render([_map_strings(m, lambda s: self._special.sub(hide, s)) for m in texts])
-        if _has_lone_surrogate(rendered):
+        if has_lone_surrogate(rendered):
             raise InvalidField("`messages` hold half of a surrogate pair, which is no text.", param="messages")
         pieces = re.split(f"{secret}:([0-9]+):", rendered) if hidden else [rendered]
         ids = self._encode(pieces[0])
@@ -98,11 +99,3 @@ def _map_strings(node: Any, change: Callable[[str], str]) -> Any:
     if isinstance(node, list):
         return [_map_strings(item, change) for item in node]
     return node
-
-
-def _has_lone_surrogate(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from runtime_server.engine import GenerationTimings, TokenEvent
+from inference_protocol.timings import Timings
+from runtime_server.engine import TokenEvent
 
 
 class TokenStream:
-    """A `runtime_server.engine.Generation`. It belongs to the event loop."""
+    """A `runtime_server.engine.Generation`. It belongs to the event loop.
 
-    def __init__(self, cancel: Callable[[], None], timings: Callable[[], GenerationTimings]) -> None:
+    Attributes:
+        cached_tokens: Prompt tokens that were in the cache already; 0 while no engine of ours keeps any.
+    """
+
+    def __init__(self, cancel: Callable[[], None], timings: Callable[[], Timings]) -> None:
         """Begin with no event.
 
         Args:
@@ -22,6 +27,7 @@ class TokenStream:
         self._timings = timings
         self._events: asyncio.Queue[TokenEvent] = asyncio.Queue()
         self._over = False
+        self.cached_tokens = 0
 
     async def __aiter__(self) -> AsyncIterator[TokenEvent]:
         """Yield events to the last. Leaving early, by `break`, an exception or the collector, cancels the request."""
@@ -43,6 +49,6 @@ class TokenStream:
             self._cancel()
 
     @property
-    def timings(self) -> GenerationTimings:
+    def timings(self) -> Timings:
         """What has been measured so far; final once the last event came."""
         return self._timings()

@@ -7,7 +7,7 @@ import pytest
 
 from inference_protocol.errors import ForbiddenField, InvalidField
 from inference_protocol.openai_chat import FORBIDDEN_FIELDS, MAX_MESSAGES, parse_chat
-from inference_protocol.request import Needs, Task, WireProtocol
+from inference_protocol.request import Needs, Task
 
 USER = {"role": "user", "content": "hi"}
 
@@ -19,7 +19,7 @@ def body(**fields: Any) -> bytes:
 def test_a_plain_request_needs_nothing_and_keeps_its_bytes() -> None:
     raw = body()
     request = parse_chat(raw)
-    assert (request.protocol, request.task, request.model) == (WireProtocol.OPENAI, Task.CHAT, "m")
+    assert (request.task, request.model) == (Task.CHAT, "m")
     assert (request.stream, request.wants_usage, request.output_cap, request.needs) == (False, False, None, Needs())
     assert request.raw is raw
 

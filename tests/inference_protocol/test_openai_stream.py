@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from inference_protocol.openai_stream import ChunkFacts, Timings, Usage, chunk_facts, read_usage
+from inference_protocol.openai_stream import ChunkFacts, Usage, chunk_facts, read_usage
+from inference_protocol.timings import Timings
 
 
 def chunk(delta: Any = None, finish: Any = None, **fields: Any) -> dict[str, Any]:
@@ -73,3 +74,10 @@ def test_malformed_counts_are_zero() -> None:
     assert read_usage({"prompt_tokens": -1, "completion_tokens": "2", "prompt_tokens_details": 3}) == Usage()
     assert read_usage({"prompt_tokens": True}) == Usage()
     assert chunk_facts({"timings": {"queue_ms": -1, "prefill_ms": float("nan"), "decode_ms": "x"}}).timings == Timings()
+
+
+def test_timings_are_read_as_they_are_written() -> None:
+    written = Timings(queue_ms=1.0004, prefill_ms=2.5, decode_ms=3.25).to_wire()
+    assert written == {"queue_ms": 1.0, "prefill_ms": 2.5, "decode_ms": 3.25}
+    assert Timings.from_wire(written) == Timings(1.0, 2.5, 3.25)
+    assert Timings.from_wire("3 ms") is None

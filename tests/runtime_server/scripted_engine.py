@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Callable
 
 from inference_protocol.errors import Overloaded
 from inference_protocol.runtime_state import RuntimeState, RuntimeStatus, ServedModel
-from runtime_server.engine import FinishReason, GenerationJob, GenerationTimings, TokenEvent
+from inference_protocol.timings import Timings
+from runtime_server.engine import FinishReason, GenerationJob, TokenEvent
 
 MODEL = "tiny"
 WINDOW = 256
@@ -16,8 +17,9 @@ WINDOW = 256
 class ScriptedGeneration:
     def __init__(self, job: GenerationJob, encode: Callable[[str], list[int]]) -> None:
         self.job = job
-        self.timings = GenerationTimings()
-        self.timings_at_end = GenerationTimings()  # what is measured is final with the last event, not before
+        self.timings = Timings()
+        self.timings_at_end = Timings()  # what is measured is final with the last event, not before
+        self.cached_tokens = 0
         self.cancelled = asyncio.Event()
         self.encode = encode
         self._events: asyncio.Queue[TokenEvent] = asyncio.Queue()

@@ -9,7 +9,8 @@ import openai
 import pytest
 
 from inference_protocol.sse import SseDecoder
-from runtime_server.engine import FinishReason, GenerationTimings, TokenEvent
+from inference_protocol.timings import Timings
+from runtime_server.engine import FinishReason, TokenEvent
 from tests.runtime_server.conftest import RuntimeFactory
 from tests.runtime_server.scripted_engine import MODEL, ScriptedGeneration, says
 
@@ -25,7 +26,8 @@ def text_of(chunks: list[Any]) -> str:
 
 
 def with_timings(generation: ScriptedGeneration) -> None:
-    generation.timings_at_end = GenerationTimings(queue_ms=1.5, prefill_ms=20.25, decode_ms=100.0, cached_tokens=3)
+    generation.timings_at_end = Timings(queue_ms=1.5, prefill_ms=20.25, decode_ms=100.0)
+    generation.cached_tokens = 3
     generation.say("hello")
     generation.end()
 
@@ -135,7 +137,7 @@ async def test_a_stop_string_ends_the_answer_and_the_generation(start_runtime: R
 
 async def test_the_timings_of_an_answer_that_a_stop_string_ended_are_final(start_runtime: RuntimeFactory) -> None:
     def script(generation: ScriptedGeneration) -> None:
-        generation.timings_at_end = GenerationTimings(decode_ms=100.0)
+        generation.timings_at_end = Timings(decode_ms=100.0)
         generation.say("hello STOP world")
 
     async with start_runtime() as runtime:

@@ -3,7 +3,8 @@ from __future__ import annotations
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind
 
-from runtime_server.engine import FinishReason, GenerationTimings
+from inference_protocol.timings import Timings
+from runtime_server.engine import FinishReason
 from tests.runtime_server.conftest import RunningRuntime, RuntimeFactory
 from tests.runtime_server.scripted_engine import MODEL, ScriptedGeneration
 
@@ -15,7 +16,8 @@ def spans_of(runtime: RunningRuntime) -> dict[str, ReadableSpan]:
 
 
 def speak(generation: ScriptedGeneration) -> None:
-    generation.timings_at_end = GenerationTimings(queue_ms=5, prefill_ms=20, decode_ms=100, cached_tokens=2)
+    generation.timings_at_end = Timings(queue_ms=5, prefill_ms=20, decode_ms=100)
+    generation.cached_tokens = 2
     generation.say("hello 4111 1111 1111 1111")
     generation.end(FinishReason.LENGTH)
 

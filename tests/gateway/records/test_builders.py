@@ -11,7 +11,7 @@ from gateway.records.builders import decision_record, outcome_record
 from inference_protocol.errors import DeadlineExceeded
 from inference_protocol.openai_stream import Usage
 from inference_protocol.outcome import Outcome
-from inference_protocol.request import InferenceRequest, Needs, Task, WireProtocol
+from inference_protocol.request import InferenceRequest, Needs, Task
 from inference_protocol.text_parts import UninspectableCause
 from routing_policies.decide import decide
 from routing_policies.policy.loader import load_policy
@@ -51,7 +51,7 @@ def _decided_exchange() -> Exchange:
     edge = _target("edge", Prediction(50.0, 300.0, 0.2, 0.4, 20.0, (50.0, 300.0)))
     snapshot = Snapshot({"edge": edge, "cloud": _target("cloud")}, now=100.1)
     policy = load_policy("balanced")
-    request = InferenceRequest(WireProtocol.OPENAI, Task.CHAT, "m", raw=orjson.dumps(body), tree=body)
+    request = InferenceRequest(Task.CHAT, "m", raw=orjson.dumps(body), tree=body)
     return Exchange(
         request_id="req-1",
         client_request_id="shop-1",
