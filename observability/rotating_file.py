@@ -31,10 +31,8 @@ class RotatingFile:
         self._max_bytes = max_bytes
         self._files = files
         self._durable = durable
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._fd = -1
         self._torn = False
-        self._open()
+        self._fd = self._opened()
 
     def append(self, lines: bytes) -> None:
         """Append whole lines, each ending in a newline, in one write.
@@ -59,13 +57,20 @@ class RotatingFile:
         os.close(self._fd)
         self._fd = -1
 
-    def _open(self) -> None:
+    def _opened(self) -> int:
+        """Open the file under the path; its folder is made again where somebody removed it."""
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Readable too, to see whether a writer that died left half a line.
-        self._fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        size = os.fstat(self._fd).st_size
-        self._torn = size > 0 and os.pread(self._fd, 1, size - 1) != b"\n"
-        if self._durable:
-            _sync_folder(self._path.parent)
+        opened = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            size = os.fstat(opened).st_size
+            self._torn = size > 0 and os.pread(opened, 1, size - 1) != b"\n"
+            if self._durable:
+                _sync_folder(self._path.parent)
+        except OSError:
+            os.close(opened)
+            raise
+        return opened
 
     def _is_full(self, more: int) -> bool:
         status = os.fstat(self._fd)
@@ -75,7 +80,9 @@ class RotatingFile:
     def _rotate(self) -> None:
         """Move to a new file, unless another process already did; then follow it there.
 
-        The lock is on the full file itself. Whoever gets it second finds another file under the path.
+        The lock is on the full file itself: whoever gets it second finds another file under the path. Where the new
+        file cannot be opened, the full one stays the one that is held, so that the next append tries again. A closed
+        descriptor's number must not stay here: it soon belongs to something else, such as a connection.
         """
         full = self._fd
         fcntl.flock(full, fcntl.LOCK_EX)
@@ -84,9 +91,11 @@ class RotatingFile:
                 os.fdatasync(full)
             if _same_file(self._path, full):
                 self._shift()
-            self._open()
-        finally:
-            os.close(full)
+            self._fd = self._opened()
+        except OSError:
+            fcntl.flock(full, fcntl.LOCK_UN)
+            raise
+        os.close(full)
 
     def _shift(self) -> None:
         if self._files == 1:

@@ -1,6 +1,8 @@
 import fcntl
 import json
 import os
+import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -164,3 +166,40 @@ def test_a_duplicate_stays_on_the_file_it_was_taken_of(tmp_path: Path) -> None:
     assert os.path.samestat(os.fstat(descriptor), (tmp_path / "edge.1.jsonl").stat())
     os.close(descriptor)
     file.close()
+
+
+def test_a_new_file_that_cannot_be_opened_fails_the_append_and_no_stranger_gets_the_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = RotatingFile(tmp_path / "records" / "r.jsonl", max_bytes=10, files=2)
+    file.append(b"first\n")
+    real_open = os.open
+
+    def no_more_files(*arguments: object, **named: object) -> int:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(os, "open", no_more_files)
+    for _ in range(2):
+        with pytest.raises(OSError, match="Too many"):
+            file.append(b"second\n")
+    monkeypatch.setattr(os, "open", real_open)
+    ours, theirs = socket.socketpair()
+    file.append(b"second\n")
+    file.append(b"third\n")
+    file.close()
+    theirs.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        theirs.recv(100)
+    ours.close()
+    theirs.close()
+    assert sorted(_lines(tmp_path / "records")) == [b"second", b"third"]
+
+
+def test_a_folder_that_somebody_removed_is_made_again(tmp_path: Path) -> None:
+    file = RotatingFile(tmp_path / "records" / "r.jsonl", max_bytes=1000, files=2)
+    file.append(b"first\n")
+    shutil.rmtree(tmp_path / "records")
+    file.append(b"second\n")
+    file.close()
+    assert _lines(tmp_path / "records") == [b"second"]
+    assert (tmp_path / "records").stat().st_mode & 0o777 == 0o700
