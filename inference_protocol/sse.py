@@ -81,9 +81,12 @@ class SseDecoder:
         return frames
 
     def close(self) -> list[SseFrame]:
-        """Return what a stream that ended without its last blank line still holds."""
+        """Return what a stream that ended without its last blank line still holds, with that line put in.
+
+        Relayed as it came, it would run into whatever is sent after it.
+        """
         rest, self._buffer, self._searched = self._buffer, b"", 0
-        return [_frame(rest)] if rest.strip() else []
+        return [_frame(rest.rstrip(b"\r\n") + b"\n\n")] if rest.strip() else []
 
     def _check_size(self, size_bytes: int) -> None:
         if size_bytes > self._max:

@@ -98,3 +98,10 @@ def test_an_event_past_the_limit_ends_the_stream(step: int) -> None:
 
 def test_many_events_in_one_chunk_may_pass_the_limit_together() -> None:
     assert len(decode(b"data: x\n\n" * 100, decoder=SseDecoder(max_frame_bytes=64))) == 100
+
+
+@pytest.mark.parametrize("ending", [b"", b"\n", b"\r\n", b"\r"])
+def test_a_last_frame_without_its_blank_line_is_closed_so_that_nothing_runs_into_it(ending: bytes) -> None:
+    decoder = SseDecoder()
+    assert decoder.feed(b"data: last" + ending) == []
+    assert [frame.raw for frame in decoder.close()] == [b"data: last\n\n"]
