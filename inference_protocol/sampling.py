@@ -32,6 +32,11 @@ class Sampling:
     seed: int | None = None
     stop: tuple[str, ...] = ()
 
+    @property
+    def is_greedy(self) -> bool:
+        """Whether the likeliest token is always taken."""
+        return self.temperature == 0.0 or self.top_k == 1
+
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> Sampling:
         """Read the parameters from a parsed body.

@@ -11,6 +11,20 @@ from inference_protocol.runtime_state import RuntimeState
 from inference_protocol.sampling import Sampling
 from inference_protocol.timings import Timings
 
+# A step that is still running so long after `Engine.stop` is left to itself.
+LONGEST_STEP_S = 10.0
+# What a caller is told, whichever engine it was.
+RUN_FAILED = "The model could not be run on this request."
+NOT_FINITE = "The model computed values that are not finite."
+
+
+class QueueFull(Exception):
+    """Every slot and every place in the queue is taken."""
+
+
+class NotReady(Exception):
+    """An engine was given a job while its state did not say `ready`: a fault of whoever did."""
+
 
 class FinishReason(StrEnum):
     """Why generation ended."""
@@ -40,6 +54,10 @@ class GenerationJob:
     stop_tokens: frozenset[int]
     deadline: float | None = None
     cache_salt: str = ""
+
+    def is_late(self, when: float) -> bool:
+        """Say whether `when` lies past the deadline."""
+        return self.deadline is not None and when > self.deadline
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +112,8 @@ class Engine(Protocol):
         """Admit a request. It is asked only while `state()` says `ready`: `Lifecycle` turns everybody else away.
 
         Raises:
-            Overloaded: The queue is full.
+            QueueFull: Every slot and every place in the queue is taken.
+            NotReady: `state()` does not say `ready`.
         """
         ...
 

@@ -7,9 +7,9 @@ import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-from inference_protocol.errors import Unavailable
+from inference_protocol.errors import Overloaded, Unavailable
 from inference_protocol.runtime_state import RuntimeState, RuntimeStatus
-from runtime_server.engine import Engine, Generation, GenerationJob
+from runtime_server.engine import Engine, Generation, GenerationJob, QueueFull
 from serving.in_flight import InFlight
 
 _RETRY_AFTER_S = 1.0
@@ -79,7 +79,10 @@ class Lifecycle:
         """
         self.refuse_unless_ready()
         with self._in_flight.place():
-            generation = self._engine.submit(job)
+            try:
+                generation = self._engine.submit(job)
+            except QueueFull:
+                raise Overloaded("Every place in the queue is taken; try again.") from None
             self._running.append(generation)
             try:
                 yield generation

@@ -14,6 +14,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from inference_protocol.runtime_state import ServedModel
+
 FILE_NAME = "manifest.json"
 
 
@@ -75,6 +77,21 @@ class Manifest(BaseModel):
         if self.digest != digest_of(self.files):
             raise ValueError("`digest` is not the digest of `files`")
         return self
+
+    def served_as(self, name: str, window: int) -> ServedModel:
+        """Return what a runtime tells of this model.
+
+        Args:
+            name: That it answers to.
+            window: Most tokens of prompt and answer together in one slot, which may be less than the model's own.
+        """
+        tokenizer = self.files.get("tokenizer.json")
+        return ServedModel(
+            id=name,
+            digest=self.digest,
+            window=window,
+            tokenizer_digest=tokenizer.sha256 if tokenizer else None,
+        )
 
 
 def digest_of(files: Mapping[str, FileDigest]) -> str:

@@ -11,11 +11,11 @@ from transformers import AutoModelForCausalLM, DynamicCache, GenerationConfig, L
 from transformers.utils import logging as transformers_logging
 
 from cloud_runtime.engines.request import Request
-from runtime_server.engine import FinishReason, GenerationJob
+from runtime_server.engine import NOT_FINITE, FinishReason, GenerationJob
 from runtime_server.speed_meter import SpeedMeter
 
+# Prompt tokens read in one step: nothing can be cancelled within one.
 _CHUNK = 128
-"""Prompt tokens read in one step: nothing can be cancelled within one."""
 
 
 class GenerationFailed(Exception):
@@ -100,7 +100,7 @@ class CausalModel:
         """Read all of the prompt but its last token, which `generate` begins with; say whether that came to its end."""
         for chunk in tokens.split(_CHUNK, dim=1):
             began = self._clock()
-            if request.cancelled.is_set() or request.is_late(began):
+            if request.cancelled.is_set() or request.job.is_late(began):
                 return False
             length = chunk.shape[1]
             if length == 0:
@@ -131,8 +131,8 @@ class _Progress:
 
     def must_stop(self, sequences: Any, scores: Any, **_: Any) -> Any:
         """Say whether this token is the last; one that would only come after the deadline is not begun."""
-        next_token_at = self._clock() + self._speed.ms_per_token.get(1, 0.0) / 1000
-        stop = self._request.cancelled.is_set() or self._request.is_late(next_token_at)
+        next_token_at = self._clock() + self._speed.decode_s(1)
+        stop = self._request.cancelled.is_set() or self._request.job.is_late(next_token_at)
         return torch.full((1,), stop, device=sequences.device)
 
     def put(self, tokens: Any) -> None:
@@ -162,18 +162,17 @@ class _Progress:
 def _generation_config(job: GenerationJob) -> Any:
     sampling = job.sampling
     stop_tokens = sorted(job.stop_tokens)
-    greedy = sampling.temperature == 0.0 or sampling.top_k == 1
     chosen = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
-        "top_k": max(0, sampling.top_k),  # 0 keeps all; left out, transformers would keep 50
+        "top_k": sampling.top_k,  # 0 keeps all; left out, transformers would keep 50
     }
     return GenerationConfig(
         max_new_tokens=job.max_tokens,
-        do_sample=not greedy,
+        do_sample=not sampling.is_greedy,
         eos_token_id=stop_tokens or None,
         pad_token_id=stop_tokens[0] if stop_tokens else 0,  # never used with one row, and missed if not named
-        **({} if greedy else chosen),
+        **({} if sampling.is_greedy else chosen),
     )
 
 
@@ -184,5 +183,5 @@ def _require_finite(sequences: Any, logits: Any) -> Any:
         GenerationFailed: The largest is not finite.
     """
     if not torch.isfinite(logits.max()):
-        raise GenerationFailed("The model computed values that are not finite.")
+        raise GenerationFailed(NOT_FINITE)
     return logits

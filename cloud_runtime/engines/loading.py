@@ -75,14 +75,7 @@ def load(settings: EngineSettings, clock: Callable[[], float]) -> LoadedModel:
         speed = _measure(model, clock)
     except (OSError, ValueError, GenerationFailed) as error:
         raise ModelUnsupported(f"The model in {folder} cannot be loaded or run: {error}") from error
-    tokenizer = manifest.files.get("tokenizer.json")
-    served = ServedModel(
-        id=settings.model_name,
-        digest=manifest.digest,
-        window=manifest.window,
-        tokenizer_digest=tokenizer.sha256 if tokenizer else None,
-    )
-    return LoadedModel(model, served, speed)
+    return LoadedModel(model, manifest.served_as(settings.model_name, manifest.window), speed)
 
 
 def _measure(model: CausalModel, clock: Callable[[], float]) -> SpeedMeter:

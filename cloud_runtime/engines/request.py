@@ -25,7 +25,3 @@ class Request:
 
     def __post_init__(self) -> None:
         self.unread = len(self.job.prompt)
-
-    def is_late(self, when: float) -> bool:
-        """Say whether `when` lies past the deadline."""
-        return self.job.deadline is not None and when > self.job.deadline

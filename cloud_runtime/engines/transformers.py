@@ -19,15 +19,20 @@ from concurrent.futures import ThreadPoolExecutor
 
 from cloud_runtime.engines.loading import EngineSettings, LoadedModel, load
 from cloud_runtime.engines.request import Request
-from inference_protocol.errors import Draining, Overloaded, Unavailable
 from inference_protocol.runtime_state import RuntimeState, RuntimeStatus
-from runtime_server.engine import FinishReason, GenerationJob, TokenEvent
+from runtime_server.engine import (
+    LONGEST_STEP_S,
+    RUN_FAILED,
+    FinishReason,
+    GenerationJob,
+    NotReady,
+    QueueFull,
+    TokenEvent,
+)
 from runtime_server.moments import Moments
 from runtime_server.token_stream import TokenStream
 
-_LONGEST_STEP_S = 10.0
-
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class TransformersEngine:
@@ -72,9 +77,9 @@ class TransformersEngine:
         for request in [*self._waiting, *([self._running] if self._running else [])]:
             self._cancel(request)
         if self._answering is not None:
-            _, unfinished = await asyncio.wait([self._answering], timeout=_LONGEST_STEP_S)
+            _, unfinished = await asyncio.wait([self._answering], timeout=LONGEST_STEP_S)
             if unfinished:
-                _log.error("A step of the model did not end within %.0f s; it is left to itself.", _LONGEST_STEP_S)
+                _logger.error("A step of the model did not end within %.0f s; it is left to itself.", LONGEST_STEP_S)
         self._worker.shutdown(wait=False, cancel_futures=True)
         self._loaded = None
 
@@ -82,16 +87,13 @@ class TransformersEngine:
         """Admit a request.
 
         Raises:
-            Overloaded: The queue is full.
-            Draining: The engine is stopping.
-            Unavailable: The model is not loaded, or could not be.
+            QueueFull: Every place in the queue is taken.
+            NotReady: The model is not loaded, or could not be, or the engine stops.
         """
-        if self._status is RuntimeStatus.DRAINING:
-            raise Draining("The runtime is shutting down.")
         if self._status is not RuntimeStatus.READY:
-            raise Unavailable(f"The model cannot answer: the runtime is {self._status}.")
+            raise NotReady
         if self._running is not None and len(self._waiting) >= self._settings.waiting_limit:
-            raise Overloaded("Every place in the queue is taken; try again.", retry_after_s=1.0)
+            raise QueueFull
         request = Request(job, Moments(self._clock()))
         stream = TokenStream(functools.partial(self._cancel, request), lambda: request.moments.timings)
         self._streams[request] = stream
@@ -152,10 +154,8 @@ class TransformersEngine:
         if error is None:
             self._end(request, TokenEvent(finish=answering.result()))
         else:
-            _log.error("A request failed: %s", error, exc_info=error)
-            self._end(
-                request, TokenEvent(finish=FinishReason.ERROR, error="The model could not be run on this request.")
-            )
+            _logger.error("A request failed: %s", error, exc_info=error)
+            self._end(request, TokenEvent(finish=FinishReason.ERROR, error=RUN_FAILED))
         self._advance()
 
     def _cancel(self, request: Request) -> None:

@@ -21,27 +21,24 @@ from dataclasses import dataclass
 
 from edge_runtime.generation.loading import EngineSettings, LoadedModel, load
 from edge_runtime.generation.occupancy import Occupancy
+from edge_runtime.generation.request import Request
 from edge_runtime.generation.scheduler import News, Scheduler
-from edge_runtime.generation.sequence import Sequence
-from inference_protocol.errors import Draining, Unavailable
 from inference_protocol.runtime_state import RuntimeState, RuntimeStatus
-from runtime_server.engine import FinishReason, GenerationJob, TokenEvent
+from runtime_server.engine import LONGEST_STEP_S, FinishReason, GenerationJob, NotReady, TokenEvent
 from runtime_server.moments import Moments
 from runtime_server.token_stream import TokenStream
 
-_LONGEST_STEP_S = 10.0
-
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Submit:
-    sequence: Sequence
+    request: Request
 
 
 @dataclass(frozen=True, slots=True)
 class _Cancel:
-    sequence: Sequence
+    request: Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +66,7 @@ class SlotEngine:
         self._loaded: LoadedModel | None = None
         self._occupancy = Occupancy(settings.slots, settings.waiting_limit)
         self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
-        self._streams: dict[Sequence, TokenStream] = {}
+        self._streams: dict[Request, TokenStream] = {}
         self._thread: threading.Thread | None = None
 
     async def start(self) -> None:
@@ -92,29 +89,26 @@ class SlotEngine:
         self._status, self._detail = RuntimeStatus.DRAINING, None
         self._commands.put(_Stop())
         if self._thread is not None:
-            await asyncio.to_thread(self._thread.join, _LONGEST_STEP_S)
+            await asyncio.to_thread(self._thread.join, LONGEST_STEP_S)
             if self._thread.is_alive():
-                _log.error("A run of the model did not end within %.0f s; it is left to itself.", _LONGEST_STEP_S)
+                _logger.error("A run of the model did not end within %.0f s; it is left to itself.", LONGEST_STEP_S)
         self._end_all(TokenEvent(finish=FinishReason.CANCELLED))
 
     def submit(self, job: GenerationJob) -> TokenStream:
         """Admit a request.
 
         Raises:
-            Overloaded: The queue is full.
-            Draining: The engine is stopping.
-            Unavailable: The model is not loaded, or failed.
+            QueueFull: Every slot and every place in the queue is taken.
+            NotReady: The model is not loaded, or the engine failed or stops.
         """
-        if self._status is RuntimeStatus.DRAINING:
-            raise Draining("The runtime is shutting down.")
         if self._status is not RuntimeStatus.READY:
-            raise Unavailable(f"The model cannot answer: the runtime is {self._status}.")
+            raise NotReady
         self._occupancy.admit(len(job.prompt))
-        sequence = Sequence(job, Moments(self._clock()))
-        stream = self._streams[sequence] = TokenStream(
-            functools.partial(self._cancel, sequence), lambda: sequence.moments.timings
+        request = Request(job, Moments(self._clock()))
+        stream = self._streams[request] = TokenStream(
+            functools.partial(self._cancel, request), lambda: request.moments.timings
         )
-        self._commands.put(_Submit(sequence))
+        self._commands.put(_Submit(request))
         return stream
 
     def state(self) -> RuntimeState:
@@ -137,8 +131,8 @@ class SlotEngine:
 
     # On the event loop.
 
-    def _cancel(self, sequence: Sequence) -> None:
-        self._commands.put(_Cancel(sequence))
+    def _cancel(self, request: Request) -> None:
+        self._commands.put(_Cancel(request))
 
     def _become_ready(self, loaded: LoadedModel, waiter: asyncio.Future[LoadedModel]) -> None:
         self._loaded = loaded
@@ -151,20 +145,20 @@ class SlotEngine:
         self._status, self._detail = RuntimeStatus.FAILED, str(error)
         self._end_all(TokenEvent(finish=FinishReason.ERROR, error="The engine failed."))
         if waiter.done():
-            _log.error("The engine failed", exc_info=error)
+            _logger.error("The engine failed", exc_info=error)
         else:
             waiter.set_exception(error)
 
     def _end_all(self, event: TokenEvent) -> None:
-        self._deliver([(sequence, event) for sequence in self._streams])
+        self._deliver([(request, event) for request in self._streams])
 
     def _deliver(self, news: News) -> None:
-        for sequence, event in news:
-            stream = self._streams.get(sequence)
+        for request, event in news:
+            stream = self._streams.get(request)
             if stream is None:
                 continue
             if event.finish is not None:
-                del self._streams[sequence]
+                del self._streams[request]
             stream.put(event)
 
     # In the engine's thread.
@@ -188,10 +182,10 @@ class SlotEngine:
         while True:
             for command in self._take_commands(wait=scheduler.is_idle):
                 match command:
-                    case _Submit(sequence):
-                        scheduler.add(sequence)
-                    case _Cancel(sequence):
-                        post(scheduler.cancel(sequence))
+                    case _Submit(request):
+                        scheduler.add(request)
+                    case _Cancel(request):
+                        post(scheduler.cancel(request))
                     case _Stop():
                         post(scheduler.cancel_all())
                         return

@@ -68,13 +68,6 @@ def load(settings: EngineSettings, occupancy: Occupancy, clock: Callable[[], flo
         measured = warm_up(graph, window=window, clock=clock)
     except GraphRunFailed as error:
         raise ModelUnsupported(f"The graph in {folder} fails on its first run: {error}") from error
-    tokenizer = manifest.files.get("tokenizer.json")
-    served = ServedModel(
-        id=settings.model_name,
-        digest=manifest.digest,
-        window=window,
-        tokenizer_digest=tokenizer.sha256 if tokenizer else None,
-    )
     speed = measured.speed
     scheduler = Scheduler(graph, chunk=measured.chunk, occupancy=occupancy, speed=speed, clock=clock)
-    return LoadedModel(served, graph.provider, speed), scheduler
+    return LoadedModel(manifest.served_as(settings.model_name, window), graph.provider, speed), scheduler

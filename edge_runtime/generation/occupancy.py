@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from inference_protocol.errors import Overloaded
+from runtime_server.engine import QueueFull
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,11 @@ class Occupancy:
         """Count a request in as waiting.
 
         Raises:
-            Overloaded: All slots and all places in the queue are taken.
+            QueueFull: All slots and all places in the queue are taken.
         """
         with self._lock:
             if self._counts.waiting + self._counts.running >= self._capacity:
-                raise Overloaded("Every slot and every place in the queue is taken; try again.", retry_after_s=1.0)
+                raise QueueFull
             self._change(waiting=1, unread=prompt_tokens)
 
     def start(self) -> None:

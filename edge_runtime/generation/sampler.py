@@ -39,7 +39,7 @@ class Sampler:
         top = logits[likeliest]
         if not np.isfinite(top):
             raise NonFiniteLogits
-        if self._sampling.temperature == 0.0 or self._sampling.top_k == 1:
+        if self._sampling.is_greedy:
             return likeliest
         tokens, logits = _keep_top_k(logits, self._sampling.top_k)
         weights = np.exp((logits.astype(np.float64) - top) / self._sampling.temperature)
@@ -50,8 +50,8 @@ class Sampler:
 
 
 def _keep_top_k(logits: Logits, top_k: int) -> tuple[NDArray[np.intp], Logits]:
-    """Return ids and logits of the `top_k` likeliest tokens, by id; all of them where `top_k` is not positive."""
-    if top_k <= 0 or top_k >= len(logits):
+    """Return ids and logits of the `top_k` likeliest tokens, by id; all of them where `top_k` is 0."""
+    if top_k == 0 or top_k >= len(logits):
         return np.arange(len(logits)), logits
     kept = np.sort(np.argpartition(logits, -top_k)[-top_k:])
     return kept, logits[kept]

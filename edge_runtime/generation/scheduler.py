@@ -19,14 +19,14 @@ from collections.abc import Callable
 from edge_runtime.generation.errors import GraphRunFailed
 from edge_runtime.generation.graph import Graph
 from edge_runtime.generation.occupancy import Occupancy
-from edge_runtime.generation.sequence import Sequence
-from runtime_server.engine import FinishReason, TokenEvent
+from edge_runtime.generation.request import Request
+from runtime_server.engine import RUN_FAILED, FinishReason, TokenEvent
 from runtime_server.speed_meter import SpeedMeter
 
-_log = logging.getLogger(__name__)
-_RUN_FAILED = TokenEvent(finish=FinishReason.ERROR, error="The model could not be run on this request.")
+_logger = logging.getLogger(__name__)
+_RUN_FAILED = TokenEvent(finish=FinishReason.ERROR, error=RUN_FAILED)
 
-News = list[tuple[Sequence, TokenEvent]]
+News = list[tuple[Request, TokenEvent]]
 
 
 class Scheduler:
@@ -49,61 +49,61 @@ class Scheduler:
         self._occupancy = occupancy
         self._speed = speed
         self._clock = clock
-        self._waiting: deque[Sequence] = deque()
-        self._reading: Sequence | None = None
-        self._running: list[Sequence] = []  # the index is the slot
+        self._waiting: deque[Request] = deque()
+        self._reading: Request | None = None
+        self._running: list[Request] = []  # the index is the slot
 
     @property
     def is_idle(self) -> bool:
         """Whether a step would do nothing."""
         return not (self._waiting or self._reading or self._running)
 
-    def add(self, sequence: Sequence) -> None:
+    def add(self, request: Request) -> None:
         """Put an admitted request at the end of the queue."""
-        self._waiting.append(sequence)
+        self._waiting.append(request)
 
-    def cancel(self, sequence: Sequence) -> News:
+    def cancel(self, request: Request) -> News:
         """Drop a request wherever it stands; nothing happens if it has ended."""
-        if sequence.moments.ended is not None:
+        if request.moments.ended is not None:
             return []
-        return [self._end(sequence, TokenEvent(finish=FinishReason.CANCELLED))]
+        return [self._end(request, TokenEvent(finish=FinishReason.CANCELLED))]
 
     def cancel_all(self) -> News:
         """Drop every request."""
         everyone = [*self._silent(), *self._running]
-        return [news for sequence in everyone for news in self.cancel(sequence)]
+        return [news for request in everyone for news in self.cancel(request)]
 
     def expire(self) -> News:
         """End those whose deadline passed before they said anything."""
         now = self._clock()
-        late = [sequence for sequence in self._silent() if sequence.is_late(now)]
-        return [self._end(sequence, TokenEvent(finish=FinishReason.LENGTH)) for sequence in late]
+        late = [request for request in self._silent() if request.job.is_late(now)]
+        return [self._end(request, TokenEvent(finish=FinishReason.LENGTH)) for request in late]
 
     def prefill(self) -> News:
         """Read one chunk of one prompt, of the first in the queue if nobody is reading and a slot is free."""
-        sequence = self._reading or self._begin_reading()
-        if sequence is None:
+        request = self._reading or self._begin_reading()
+        if request is None:
             return []
-        assert sequence.slot is not None
-        tokens = sequence.job.prompt[sequence.length : sequence.length + self._chunk]
+        assert request.slot is not None
+        tokens = request.job.prompt[request.length : request.length + self._chunk]
         began = self._clock()
         try:
-            logits = self._graph.prefill(sequence.slot, tokens, sequence.length)
+            logits = self._graph.prefill(request.slot, tokens, request.length)
         except GraphRunFailed as error:
-            _log.warning("Reading a prompt failed: %s", error)
-            return [self._end(sequence, _RUN_FAILED)]
+            _logger.warning("Reading a prompt failed: %s", error)
+            return [self._end(request, _RUN_FAILED)]
         now = self._clock()
-        sequence.length += len(tokens)
+        request.length += len(tokens)
         self._occupancy.read(len(tokens))
         if 2 * len(tokens) > self._chunk:
             self._speed.add_prefill(len(tokens), now - began)
-        if sequence.unread:
+        if request.unread:
             return []
-        sequence.moments.prefilled = now
-        event = sequence.take(logits, now + self._speed.decode_s(len(self._running) + 1))
+        request.moments.prefilled = now
+        event = request.take(logits, now + self._speed.decode_s(len(self._running) + 1))
         if event.finish is None:
-            self._join(sequence)
-        return [self._settle(sequence, event)]
+            self._join(request)
+        return [self._settle(request, event)]
 
     def decode(self) -> News:
         """Generate one token for every running request."""
@@ -114,7 +114,7 @@ class Scheduler:
         try:
             logits = self._graph.decode([row.last_token for row in rows], [row.length for row in rows])
         except GraphRunFailed as error:
-            _log.warning("A step of %d requests failed: %s", len(rows), error)
+            _logger.warning("A step of %d requests failed: %s", len(rows), error)
             return [self._end(row, _RUN_FAILED) for row in rows]
         now = self._clock()
         self._speed.add_decode(len(rows), now - began)
@@ -125,46 +125,46 @@ class Scheduler:
             news.append((row, row.take(logits[index], next_token_at)))
         return [self._settle(row, event) for row, event in news]
 
-    def _silent(self) -> list[Sequence]:
+    def _silent(self) -> list[Request]:
         """Return those that have said nothing yet."""
         return [*self._waiting, *([self._reading] if self._reading else [])]
 
-    def _begin_reading(self) -> Sequence | None:
+    def _begin_reading(self) -> Request | None:
         if not self._waiting or len(self._running) == self._graph.slots:
             return None
-        sequence = self._waiting.popleft()
-        sequence.slot = len(self._running)
-        sequence.moments.started = self._clock()
+        request = self._waiting.popleft()
+        request.slot = len(self._running)
+        request.moments.started = self._clock()
         self._occupancy.start()
-        self._reading = sequence
-        return sequence
+        self._reading = request
+        return request
 
-    def _join(self, sequence: Sequence) -> None:
-        assert sequence.slot is not None
+    def _join(self, request: Request) -> None:
+        assert request.slot is not None
         self._reading = None
-        self._relocate(sequence, len(self._running))
-        self._running.append(sequence)
+        self._relocate(request, len(self._running))
+        self._running.append(request)
 
-    def _settle(self, sequence: Sequence, event: TokenEvent) -> tuple[Sequence, TokenEvent]:
-        return (sequence, event) if event.finish is None else self._end(sequence, event)
+    def _settle(self, request: Request, event: TokenEvent) -> tuple[Request, TokenEvent]:
+        return (request, event) if event.finish is None else self._end(request, event)
 
-    def _end(self, sequence: Sequence, event: TokenEvent) -> tuple[Sequence, TokenEvent]:
+    def _end(self, request: Request, event: TokenEvent) -> tuple[Request, TokenEvent]:
         """Free whatever the request holds."""
-        if sequence.slot is None:
-            self._waiting.remove(sequence)
-        elif sequence is self._reading:
+        if request.slot is None:
+            self._waiting.remove(request)
+        elif request is self._reading:
             self._reading = None
         else:
             last = self._running.pop()
-            if last is not sequence:
-                self._relocate(last, sequence.slot)
-                self._running[sequence.slot] = last
-        self._occupancy.leave(running=sequence.slot is not None, unread=sequence.unread)
-        sequence.moments.ended = self._clock()
-        return sequence, event
+            if last is not request:
+                self._relocate(last, request.slot)
+                self._running[request.slot] = last
+        self._occupancy.leave(running=request.slot is not None, unread=request.unread)
+        request.moments.ended = self._clock()
+        return request, event
 
-    def _relocate(self, sequence: Sequence, slot: int) -> None:
-        assert sequence.slot is not None
-        if sequence.slot != slot:
-            self._graph.move(sequence.slot, slot, sequence.length)
-            sequence.slot = slot
+    def _relocate(self, request: Request, slot: int) -> None:
+        assert request.slot is not None
+        if request.slot != slot:
+            self._graph.move(request.slot, slot, request.length)
+            request.slot = slot

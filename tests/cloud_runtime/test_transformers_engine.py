@@ -16,11 +16,10 @@ import pytest
 
 from cloud_runtime.engines.loading import EngineSettings
 from cloud_runtime.engines.transformers import TransformersEngine
-from inference_protocol.errors import Draining, Overloaded, Unavailable
 from inference_protocol.runtime_state import RuntimeStatus
 from inference_protocol.sampling import Sampling
 from runtime_server import model_manifest
-from runtime_server.engine import FinishReason, Generation, GenerationJob
+from runtime_server.engine import FinishReason, Generation, GenerationJob, NotReady, QueueFull
 from runtime_server.model_manifest import ModelDamaged, ModelMissing, ModelUnsupported
 
 TinyModel = Callable[..., Path]
@@ -99,7 +98,7 @@ async def test_it_tells_what_it_serves_and_how_fast_it_is(tiny_model: TinyModel,
     folder = tiny_model()
     engine = TransformersEngine(EngineSettings(folder, "tiny", threads=1), clock=clock)
     assert engine.state().status is RuntimeStatus.STARTING
-    with pytest.raises(Unavailable):
+    with pytest.raises(NotReady):
         engine.submit(job())
     async with running(folder, clock) as engine:
         state = engine.state()
@@ -110,7 +109,7 @@ async def test_it_tells_what_it_serves_and_how_fast_it_is(tiny_model: TinyModel,
         assert state.prefill_tokens_per_s > 0
         assert state.models[0].digest == model_manifest.read_manifest(folder).digest
     assert engine.state().status is RuntimeStatus.DRAINING
-    with pytest.raises(Draining):
+    with pytest.raises(NotReady):
         engine.submit(job())
 
 
@@ -161,7 +160,7 @@ async def test_narrow_sampling_is_greedy(tiny_model: TinyModel, clock: HoldingCl
         assert (await read(engine.submit(job(max_tokens=8, sampling=Sampling(**narrow)))))[0] == greedy
 
 
-@pytest.mark.parametrize(("top_k", "least", "most"), [(3, 2, 3), (0, 60, 120), (-1, 60, 120)])
+@pytest.mark.parametrize(("top_k", "least", "most"), [(3, 2, 3), (0, 60, 120)])
 async def test_top_k_keeps_as_many_tokens_as_it_says_and_nothing_keeps_all(
     tiny_model: TinyModel, clock: HoldingClock, top_k: int, least: int, most: int
 ) -> None:
@@ -192,9 +191,8 @@ async def test_one_runs_the_rest_wait_and_one_too_many_is_refused(tiny_model: Ti
         admitted = [engine.submit(job(prompt=10 + number)) for number in range(3)]
         await clock.is_held()
         assert busy(engine) == (1, 2, 10 + 11 + 12)
-        with pytest.raises(Overloaded) as refused:
+        with pytest.raises(QueueFull):
             engine.submit(job())
-        assert refused.value.retry_after_s
         clock.release()
         alone = [(await read(each))[0] for each in admitted]
         assert busy(engine) == (0, 0, 0)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from inference_protocol.errors import Overloaded
 from inference_protocol.runtime_state import RuntimeState, RuntimeStatus, ServedModel
 from inference_protocol.timings import Timings
-from runtime_server.engine import FinishReason, GenerationJob, TokenEvent
+from runtime_server.engine import FinishReason, GenerationJob, QueueFull, TokenEvent
 
 MODEL = "tiny"
 WINDOW = 256
@@ -77,7 +76,7 @@ class ScriptedEngine:
 
     def submit(self, job: GenerationJob) -> ScriptedGeneration:
         if len([g for g in self.generations if not g.cancelled.is_set()]) >= self.places:
-            raise Overloaded("Every place is taken.")
+            raise QueueFull
         generation = ScriptedGeneration(job, self.encode)
         self.generations.append(generation)
         self._submitted.set()

@@ -15,8 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 from edge_runtime.generation.genai_config import read_genai_config
 from edge_runtime.generation.graph import DecoderGraph
 from edge_runtime.generation.occupancy import Occupancy
+from edge_runtime.generation.request import Request
 from edge_runtime.generation.scheduler import News, Scheduler
-from edge_runtime.generation.sequence import Sequence
 from inference_protocol.sampling import Sampling
 from runtime_server import model_manifest
 from runtime_server.engine import FinishReason, GenerationJob
@@ -91,8 +91,8 @@ class Bench:
     ms_per_prompt_token: float = 0.0
     now: float = 100.0
     runs: list[tuple[object, ...]] = field(default_factory=list)
-    said: dict[Sequence, list[int]] = field(default_factory=dict)
-    ends: dict[Sequence, FinishReason] = field(default_factory=dict)
+    said: dict[Request, list[int]] = field(default_factory=dict)
+    ends: dict[Request, FinishReason] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.slots = self.graph.slots
@@ -102,19 +102,19 @@ class Bench:
             self, chunk=self.chunk, occupancy=self.occupancy, speed=self.speed, clock=lambda: self.now
         )
 
-    def add(self, job: GenerationJob) -> Sequence:
+    def add(self, job: GenerationJob) -> Request:
         self.occupancy.admit(len(job.prompt))
-        sequence = Sequence(job, Moments(self.now))
-        self.scheduler.add(sequence)
-        self.said[sequence] = []
-        return sequence
+        request = Request(job, Moments(self.now))
+        self.scheduler.add(request)
+        self.said[request] = []
+        return request
 
     def hear(self, news: News) -> None:
-        for sequence, event in news:
-            assert sequence not in self.ends, "nothing comes after the end"
-            self.said[sequence] += event.tokens
+        for request, event in news:
+            assert request not in self.ends, "nothing comes after the end"
+            self.said[request] += event.tokens
             if event.finish is not None:
-                self.ends[sequence] = event.finish
+                self.ends[request] = event.finish
 
     def step(self) -> None:
         self.hear(self.scheduler.expire())
@@ -128,9 +128,9 @@ class Bench:
     def alone(self, job: GenerationJob) -> list[int]:
         """Return what the job says when nothing else runs."""
         bench = Bench(self.graph, self.chunk)
-        sequence = bench.add(job)
+        request = bench.add(job)
         bench.finish()
-        return bench.said[sequence]
+        return bench.said[request]
 
     # The graph that the scheduler sees.
 

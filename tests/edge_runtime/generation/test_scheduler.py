@@ -23,7 +23,7 @@ def test_requests_that_come_and_go_at_any_time_say_what_each_says_alone(bench, j
         for _ in range(min(len(waiting), chance.choice([0, 0, 1, 3]))):
             house.add(waiting.pop())
         house.step()
-        alive = [sequence for sequence in house.said if sequence not in house.ends]
+        alive = [request for request in house.said if request not in house.ends]
         if alive and len(aborted) < 40 and chance.random() < 0.2:
             victim = chance.choice(alive)
             aborted.add(victim)
@@ -31,10 +31,10 @@ def test_requests_that_come_and_go_at_any_time_say_what_each_says_alone(bench, j
     assert len(house.ends) == 200
     assert len(aborted) == 40
     assert any(kind == "move" for kind, *_ in house.runs)
-    for sequence, said in house.said.items():
-        expected = house.alone(sequence.job)
-        if sequence in aborted:
-            assert house.ends[sequence] is FinishReason.CANCELLED
+    for request, said in house.said.items():
+        expected = house.alone(request.job)
+        if request in aborted:
+            assert house.ends[request] is FinishReason.CANCELLED
             assert said == expected[: len(said)]
         else:
             assert said == expected
@@ -117,9 +117,9 @@ def test_cancelling_while_generating_frees_the_slot_for_the_next_step(bench, job
 
 def test_cancelling_what_has_ended_does_nothing(bench, job):
     house = bench()
-    sequence = house.add(job([1], 1))
+    request = house.add(job([1], 1))
     house.finish()
-    assert house.scheduler.cancel(sequence) == []
+    assert house.scheduler.cancel(request) == []
     assert house.occupancy.counts == Counts()
 
 
@@ -127,27 +127,27 @@ def test_a_stop_token_ends_the_answer_and_is_not_part_of_it(bench, job):
     house = bench()
     expected = house.alone(job([1, 2, 3], 20))
     stop = expected[5]
-    sequence = house.add(job([1, 2, 3], 20, stop_tokens=frozenset({stop})))
+    request = house.add(job([1, 2, 3], 20, stop_tokens=frozenset({stop})))
     house.finish()
-    assert house.ends[sequence] is FinishReason.STOP
-    assert house.said[sequence] == expected[: expected.index(stop)]
+    assert house.ends[request] is FinishReason.STOP
+    assert house.said[request] == expected[: expected.index(stop)]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 7])
 def test_max_tokens_is_reached_and_not_passed(bench, job, limit):
     house = bench()
-    sequence = house.add(job([1, 2, 3], limit))
+    request = house.add(job([1, 2, 3], limit))
     house.finish()
-    assert house.ends[sequence] is FinishReason.LENGTH
-    assert len(house.said[sequence]) == limit
+    assert house.ends[request] is FinishReason.LENGTH
+    assert len(house.said[request]) == limit
 
 
 def test_an_answer_ends_before_the_step_that_would_pass_its_deadline(bench, job):
     house = bench()
-    sequence = house.add(job([1], 50, deadline=house.now + 0.0105))
+    request = house.add(job([1], 50, deadline=house.now + 0.0105))
     house.finish()
-    assert house.ends[sequence] is FinishReason.LENGTH
-    assert house.said[sequence] == house.alone(job([1], 50))[:10]
+    assert house.ends[request] is FinishReason.LENGTH
+    assert house.said[request] == house.alone(job([1], 50))[:10]
 
 
 def test_a_deadline_that_passes_in_the_queue_or_in_the_prompt_ends_the_request_without_a_token(bench, job):
@@ -180,10 +180,10 @@ def test_values_that_are_not_finite_end_that_request_alone_and_never_become_a_to
 
 def test_values_that_stop_being_finite_end_the_answer_after_the_good_tokens(bench, job):
     house = bench(nan_from_length=6)
-    sequence = house.add(job([1, 2, 3], 20))
+    request = house.add(job([1, 2, 3], 20))
     house.finish()
-    assert house.ends[sequence] is FinishReason.ERROR
-    assert len(house.said[sequence]) == 3
+    assert house.ends[request] is FinishReason.ERROR
+    assert len(house.said[request]) == 3
 
 
 def test_a_prompt_that_cannot_be_run_fails_alone(bench, job):
@@ -216,7 +216,7 @@ def test_a_step_that_fails_ends_its_requests_and_no_others(bench, job, monkeypat
 def test_timings_tell_queue_prefill_and_decode_apart(bench, job):
     house = bench(slots=1, chunk=8)
     house.add(job([1], 1))
-    sequence = house.add(job(range(12), 3))
+    request = house.add(job(range(12), 3))
     house.now += 0.5
     house.step()
     house.step()
@@ -224,10 +224,9 @@ def test_timings_tell_queue_prefill_and_decode_apart(bench, job):
     house.step()
     house.now += 0.125
     house.step()
-    timings = sequence.moments.timings
+    timings = request.moments.timings
     found = (timings.queue_ms, timings.prefill_ms, timings.decode_ms)
     assert found == pytest.approx((501.0, 252.0, 127.0))  # with 1, 2 and 2 runs of the graph
-    assert timings.cached_tokens == 0
 
 
 def test_steps_keep_the_known_speed_current(bench, job):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from edge_runtime.generation.sampler import Logits, NonFiniteLogits, Sampler
-from runtime_server.engine import FinishReason, GenerationJob, TokenEvent
+from runtime_server.engine import NOT_FINITE, FinishReason, GenerationJob, TokenEvent
 from runtime_server.moments import Moments
 
 
 @dataclass(eq=False, slots=True)
-class Sequence:
+class Request:
     """The state of one request. Only the engine's thread changes it once it is submitted.
 
     Attributes:
@@ -37,10 +37,6 @@ class Sequence:
         """Prompt tokens not yet in the cache."""
         return max(0, len(self.job.prompt) - self.length)
 
-    def is_late(self, when: float) -> bool:
-        """Say whether `when` lies past the deadline."""
-        return self.job.deadline is not None and when > self.job.deadline
-
     def take(self, logits: Logits, next_token_at: float) -> TokenEvent:
         """Choose the next token and say what the caller gets.
 
@@ -51,11 +47,11 @@ class Sequence:
         try:
             token = self.sampler.next(logits)
         except NonFiniteLogits:
-            return TokenEvent(finish=FinishReason.ERROR, error="The model computed values that are not finite.")
+            return TokenEvent(finish=FinishReason.ERROR, error=NOT_FINITE)
         self.said += 1
         self.last_token = token
         if token in self.job.stop_tokens:
             return TokenEvent(finish=FinishReason.STOP)
-        if self.said >= self.job.max_tokens or self.is_late(next_token_at):
+        if self.said >= self.job.max_tokens or self.job.is_late(next_token_at):
             return TokenEvent((token,), FinishReason.LENGTH)
         return TokenEvent((token,))
