@@ -22,7 +22,6 @@ from gateway.api.direct_routes import DirectRoutes
 from gateway.api.faults import install_fault_handlers
 from gateway.api.inference import InferenceEndpoint
 from gateway.api.models import ModelsEndpoint
-from gateway.dispatch.attempt import Timeouts
 from gateway.dispatch.dispatcher import Dispatcher
 from gateway.dispatch.outbound import Outbound
 from gateway.identity import Identity
@@ -88,11 +87,10 @@ def create_app(
         max_bytes=settings.records.max_bytes,
         files=settings.records.files,
     )
-    bounds = settings.timeouts
     dispatcher = Dispatcher(
         targets,
         Outbound(salt_key=keys.derive(Purpose.CACHE_SALT), clock=clock),
-        Timeouts(bounds.connect_s, bounds.first_content_s, bounds.idle_s, bounds.total_s),
+        settings.timeouts,
         tracer,
         clock=clock,
         max_answer_bytes=settings.limits.answer_bytes,
@@ -113,7 +111,7 @@ def create_app(
     begin = ExchangeOpener(clock=clock, wall=wall, new_id=lambda: f"req-{draw.getrandbits(96):024x}")
     parse = chat.chat_parser(settings.default_model, targets.public_models)
     settlement = Settlement(targets, records, clock=clock)
-    read = functools.partial(read_body, max_bytes=settings.limits.body_bytes, timeout_s=bounds.body_s)
+    read = functools.partial(read_body, max_bytes=settings.limits.body_bytes, timeout_s=settings.timeouts.body_s)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

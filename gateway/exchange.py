@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from opentelemetry.trace import Span
 
-from gateway.dispatch.attempt import Answer
+from gateway.answer import AnswerFacts
 from gateway.identity import Principal
 from inference_protocol import telemetry_names as names
 from inference_protocol.errors import TidegateError
@@ -38,6 +38,7 @@ class Attempt:
         in_flight: Attempts at the target when it began, this one included.
         bytes_out: Length of the body that was sent.
         error: Code of the error it ended with.
+        facts: Of its answer, once that has committed.
     """
 
     target: str
@@ -49,17 +50,13 @@ class Attempt:
     ended_at: float | None = None
     outcome: Outcome | None = None
     error: str | None = None
-    answer: Answer | None = None
+    facts: AnswerFacts | None = None
 
     def end(self, now: float, outcome: Outcome, error: str | None = None) -> None:
         """Say how it ended."""
         self.ended_at = now
         self.outcome = outcome
         self.error = error
-
-    def at_once(self, now: float) -> bool:
-        """Whether it failed so soon that the target cannot have worked on it."""
-        return now - self.started_at < 0.05
 
     def close_span(self) -> None:
         """End the span with what became known."""

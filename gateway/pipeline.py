@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from opentelemetry.trace import SpanKind, Tracer
 
 import observability
-from gateway.dispatch.attempt import Answer
+from gateway.answer import Answer
 from gateway.dispatch.dispatcher import Dispatcher
 from gateway.exchange import Decided, Exchange
 from gateway.identity import Identity

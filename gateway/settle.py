@@ -51,8 +51,8 @@ class Settlement:
         span = attempt.span
         if attempt.first_content_at is not None:
             span.set_attribute(names.GEN_AI_TIME_TO_FIRST_CHUNK, attempt.first_content_at - attempt.started_at)
-        if attempt.answer is not None:
-            facts = attempt.answer.facts
+        facts = attempt.facts
+        if facts is not None:
             if facts.finish_reason is not None:
                 span.set_attribute(names.GEN_AI_RESPONSE_FINISH_REASONS, [facts.finish_reason])
             if facts.usage is not None:
@@ -97,7 +97,7 @@ class Settlement:
 def _attempted(attempt: Attempt, decided: Decided) -> Attempted | None:
     """What the latency model learns from an attempt; nothing from one that the target refused or never saw."""
     assert attempt.ended_at is not None
-    taught = attempt.answer is not None or attempt.outcome in {Outcome.CLIENT_CLOSED, Outcome.DEADLINE_EXCEEDED}
+    taught = attempt.facts is not None or attempt.outcome in {Outcome.CLIENT_CLOSED, Outcome.DEADLINE_EXCEEDED}
     if not taught:
         return None
     ttft_ms: float | None = None
@@ -105,8 +105,8 @@ def _attempted(attempt: Attempt, decided: Decided) -> Attempted | None:
         ttft_ms = (attempt.first_content_at - attempt.started_at) * 1000
     total_ms = (attempt.ended_at - attempt.started_at) * 1000
     tokens: int | None = None
-    if attempt.answer is not None:
-        facts = attempt.answer.facts
+    facts = attempt.facts
+    if facts is not None:
         if facts.timings is not None:
             # The target's own account leaves out the time that a slow reader took.
             own_ms = facts.timings.queue_ms + facts.timings.prefill_ms + facts.timings.decode_ms

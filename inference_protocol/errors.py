@@ -11,8 +11,10 @@
     │   ├── UnknownModel               404
     │   ├── UnknownRoute               404
     │   ├── MethodNotAllowed           405
+    │   ├── RequestTimeout             408  the body did not arrive in time
     │   ├── BodyTooLarge               413
-    │   └── UnsupportedEncoding        415
+    │   ├── UnsupportedEncoding        415
+    │   └── UpstreamBlamedRequest      400  the target found the request wrong
     ├── AuthenticationFailed           401
     ├── PermissionDenied               403
     │   └── PolicyRefused              403  the policy leaves no target for this request, whatever their state
@@ -158,6 +160,14 @@ class MethodNotAllowed(InvalidRequest):
     http_status = 405
 
 
+class RequestTimeout(InvalidRequest):
+    """The body did not arrive in time."""
+
+    code = "request_timeout"
+    http_status = 408
+    retryable = True
+
+
 class BodyTooLarge(InvalidRequest):
     """The body passes the limit."""
 
@@ -170,6 +180,12 @@ class UnsupportedEncoding(InvalidRequest):
 
     code = "unsupported_encoding"
     http_status = 415
+
+
+class UpstreamBlamedRequest(InvalidRequest):
+    """The target answered that the request is wrong; others would too. `details.upstream_status` is its HTTP status."""
+
+    code = "upstream_blamed_request"
 
 
 class AuthenticationFailed(TidegateError):
@@ -276,30 +292,10 @@ class UpstreamProtocol(UpstreamError):
     code = "upstream_protocol"
 
 
-# A target that answers with one of these judged itself, us or the moment, not the caller's request.
-_NOT_THE_CALLERS_FAULT = frozenset({401, 402, 403, 408, 409, 425, 429})
-
-
 class UpstreamRefused(UpstreamError):
     """The target answered with an error of its own. `details.upstream_status` holds its HTTP status."""
 
     code = "upstream_refused"
-
-    @classmethod
-    def answering(cls, message: str, status: int | None) -> UpstreamRefused:
-        """Build the error for a target's status; what the target blames on the request keeps its 4xx.
-
-        Args:
-            message: In the target's words.
-            status: The target's HTTP status, or `None` where the error came inside a stream.
-        """
-        error = cls(message, details=None if status is None else {"upstream_status": status})
-        if status is not None and 400 <= status < 500 and status not in _NOT_THE_CALLERS_FAULT:
-            error.http_status = status  # type: ignore[misc]  # this one instance answers with another status
-            error.blames_request = True
-        return error
-
-    blames_request = False
 
 
 class InternalError(TidegateError):

@@ -33,6 +33,8 @@ def error_headers(error: TidegateError) -> dict[str, str]:
         found[headers.RETRY_AFTER] = str(max(1, math.ceil(error.retry_after_s)))
     if error.http_status == 401:
         found["www-authenticate"] = "Bearer"
+    if error.http_status == 408:
+        found["connection"] = "close"  # what is left of the request may still come, and would pass for the next one
     return found
 
 

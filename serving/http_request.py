@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
 from inference_protocol import headers
-from inference_protocol.errors import BodyTooLarge, InvalidHeader, InvalidRequest, UnsupportedEncoding
+from inference_protocol.errors import BodyTooLarge, InvalidHeader, RequestTimeout, UnsupportedEncoding
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 _LENGTH = re.compile(r"[0-9]{1,19}")
@@ -41,7 +41,7 @@ async def read_body(scope: Scope, receive: Receive, *, max_bytes: int, timeout_s
         UnsupportedEncoding: It is compressed.
         BodyTooLarge: It is announced as, or turns out, larger than `max_bytes`.
         InvalidHeader: Its length is no number.
-        InvalidRequest: It has not come within `timeout_s`.
+        RequestTimeout: It has not come within `timeout_s`.
         ClientDisconnect: The client hung up before its end.
     """
     _check_head(scope, max_bytes)
@@ -61,7 +61,7 @@ async def read_body(scope: Scope, receive: Receive, *, max_bytes: int, timeout_s
                 if not message.get("more_body", False):
                     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
     except TimeoutError:
-        raise InvalidRequest(f"The body did not arrive within {timeout_s:g} seconds.", param="body") from None
+        raise RequestTimeout(f"The body did not arrive within {timeout_s:g} seconds.", param="body") from None
 
 
 def _check_head(scope: Scope, max_bytes: int) -> None:

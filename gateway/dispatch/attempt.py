@@ -9,48 +9,23 @@ from dataclasses import dataclass
 import httpx
 import orjson
 
-from gateway.dispatch.upstream import AnswerFacts, UpstreamStream, parse_answer, refused
+from gateway.answer import Answer, AnswerFacts, BufferedAnswer
+from gateway.dispatch.upstream import UpstreamStream, parse_answer, refused
 from gateway.egress.body import OutboundBody
 from gateway.egress.door import PERMIT, Permit
 from gateway.targets.target import Target
-from inference_protocol.errors import DeadlineExceeded, UpstreamCut, UpstreamProtocol, UpstreamUnreachable
+from inference_protocol.errors import (
+    DeadlineExceeded,
+    TidegateError,
+    UpstreamCut,
+    UpstreamProtocol,
+    UpstreamUnreachable,
+)
 from inference_protocol.json_body import splice
 from inference_protocol.openai_stream import chunk_facts
 from inference_protocol.request import InferenceRequest
 
-_CONTEXT_LIMIT_BYTES = 64 << 10  # of an error body; more is not read
-
-
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """Bounds on one attempt, in seconds, beside the caller's deadline.
-
-    Attributes:
-        connect_s: To have a connection.
-        first_content_s: To have the first content, where the caller gives no budget.
-        idle_s: Longest silence within an answer.
-        total_s: For a whole answer that is not streamed.
-    """
-
-    connect_s: float = 2.0
-    first_content_s: float = 120.0
-    idle_s: float = 60.0
-    total_s: float = 600.0
-
-
-class BufferedAnswer:
-    """An answer that was not streamed: complete, or not there at all."""
-
-    def __init__(self, body: bytes, facts: AnswerFacts) -> None:
-        """Hold the whole body."""
-        self.body = body
-        self.facts = facts
-
-    async def aclose(self) -> None:
-        """Nothing is held open."""
-
-
-Answer = UpstreamStream | BufferedAnswer
+_MAX_ERROR_BYTES = 64 << 10  # of an error body; more is not read
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +35,26 @@ class AttemptPlan:
     Attributes:
         headers: What goes beside the body; credentials are the target's own and not among them.
         deadline: Monotonic seconds by which the first content (or the whole, where not streamed) must be there.
+        idle_timeout_s: Longest silence within an answer that is streamed.
+        max_answer_bytes: Of one that is not.
     """
 
     request: InferenceRequest
     permit: Permit
     headers: Mapping[str, str]
     deadline: float
+    idle_timeout_s: float
     max_answer_bytes: int
 
 
-async def attempt(target: Target, plan: AttemptPlan, timeouts: Timeouts, clock: Callable[[], float]) -> Answer:
+async def attempt(target: Target, plan: AttemptPlan, clock: Callable[[], float]) -> Answer:
     """Ask a target and return its answer once it commits.
 
     Raises:
         UpstreamUnreachable: No connection; nothing was sent.
         UpstreamCut: The connection ended before content.
         UpstreamRefused: The target answered with an error of its own.
+        UpstreamBlamedRequest: The target answered that the request is wrong.
         UpstreamProtocol: Its answer is not the protocol's.
         DeadlineExceeded: The deadline passed first.
     """
@@ -91,7 +70,7 @@ async def attempt(target: Target, plan: AttemptPlan, timeouts: Timeouts, clock: 
                 response,
                 wants_usage=plan.request.wants_usage,
                 public_model=plan.request.model,
-                idle_timeout_s=timeouts.idle_s,
+                idle_timeout_s=plan.idle_timeout_s,
                 clock=clock,
             )
             await stream.until_content(plan.deadline)
@@ -100,7 +79,7 @@ async def attempt(target: Target, plan: AttemptPlan, timeouts: Timeouts, clock: 
             raise UpstreamProtocol(f"The target answered with {content_type or 'no type'!r} instead of JSON.")
         return await _buffered(response, plan, clock)
     except BaseException:
-        await response.stream.aclose()  # type: ignore[union-attr]  # ours is always an async stream
+        await response.aclose()
         raise
 
 
@@ -147,7 +126,7 @@ async def _read(response: httpx.Response, limit: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     try:
-        async for chunk in response.stream:  # type: ignore[union-attr]  # ours is always an async stream
+        async for chunk in response.aiter_raw():
             size += len(chunk)
             if size > limit:
                 raise UpstreamProtocol(f"The target's answer is larger than {limit} bytes.")
@@ -157,11 +136,11 @@ async def _read(response: httpx.Response, limit: int) -> bytes:
     return b"".join(parts)
 
 
-async def _error_of(response: httpx.Response) -> Exception:
-    """Read a target's error answer. Its words reach the caller; a caller's mistake keeps the target's 4xx status."""
+async def _error_of(response: httpx.Response) -> TidegateError:
+    """Read a target's error answer; its words reach the caller."""
     status = response.status_code
     try:
-        tree = parse_answer(await _read(response, _CONTEXT_LIMIT_BYTES))
+        tree = parse_answer(await _read(response, _MAX_ERROR_BYTES))
     except (UpstreamProtocol, UpstreamCut):
         tree = {}
     return refused(tree.get("error") or tree, status=status)

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer
 
 import observability
-from gateway.dispatch.attempt import Answer, AttemptPlan, Timeouts, attempt
+from gateway.answer import Answer
+from gateway.dispatch.attempt import AttemptPlan, attempt
 from gateway.dispatch.outbound import Outbound
 from gateway.exchange import Attempt, Decided, Exchange
+from gateway.settings import TimeoutSettings
 from gateway.targets.registry import Targets
 from gateway.targets.target import Target
 from inference_protocol import telemetry_names as names
@@ -18,11 +20,14 @@ from inference_protocol.errors import (
     InternalError,
     NoTargetAvailable,
     TidegateError,
+    UpstreamBlamedRequest,
     UpstreamCut,
-    UpstreamRefused,
     UpstreamUnreachable,
 )
 from inference_protocol.outcome import Outcome
+
+_STALE_WITHIN_S = 0.05
+"""A connection that ends so soon was one that we had kept and the target had closed: nobody worked on the request."""
 
 
 class Dispatcher:
@@ -32,7 +37,7 @@ class Dispatcher:
         self,
         targets: Targets,
         outbound: Outbound,
-        timeouts: Timeouts,
+        timeouts: TimeoutSettings,
         tracer: Tracer,
         *,
         clock: Callable[[], float],
@@ -58,22 +63,26 @@ class Dispatcher:
         """
         failure: TidegateError | None = None
         for name in allowed:
-            target = self._targets[name]
-            for again in (False, True):
-                if self._is_late(exchange):
-                    raise failure or DeadlineExceeded("The budget ran out before an attempt could start.")
-                try:
-                    return await self._attempt(exchange, target)
-                except TidegateError as exc:
-                    failure = exc
-                    if not self._another_may_help(exc):
-                        raise
-                    if isinstance(exc, UpstreamCut) and not again and exchange.attempts[-1].at_once(self._clock()):
-                        continue  # a kept-alive connection that the target had closed meanwhile: ask it once more
-                    break
+            if self._is_late(exchange):
+                raise failure or DeadlineExceeded("The budget ran out before an attempt could start.")
+            try:
+                return await self._ask(exchange, self._targets[name])
+            except (DeadlineExceeded, UpstreamBlamedRequest):
+                raise  # no other target can mend that
+            except TidegateError as exc:
+                failure = exc
         if isinstance(failure, UpstreamUnreachable):
             raise _none_reachable(exchange.decided, allowed)
         raise failure or InternalError("The verdict named no target.")
+
+    async def _ask(self, exchange: Exchange, target: Target) -> Answer:
+        """Ask a target, and once more where the connection to it was stale."""
+        try:
+            return await self._attempt(exchange, target)
+        except UpstreamCut:
+            if not _was_stale(exchange.attempts[-1]):
+                raise
+        return await self._attempt(exchange, target)
 
     async def _attempt(self, exchange: Exchange, target: Target) -> Answer:
         decided = exchange.decided
@@ -85,15 +94,15 @@ class Dispatcher:
         try:
             permit = self._outbound.permit(decided, target)
             made.bytes_out = len(permit.body.content)
-            deadline = self._commit_by(decided, started)
             plan = AttemptPlan(
                 decided.request,
                 permit,
                 self._outbound.headers(exchange, target, span),
-                deadline,
-                self._max_answer_bytes,
+                deadline=self._commit_by(decided, started),
+                idle_timeout_s=self._timeouts.idle_s,
+                max_answer_bytes=self._max_answer_bytes,
             )
-            answer = await attempt(target, plan, self._timeouts, self._clock)
+            answer = await attempt(target, plan, self._clock)
         except TidegateError as exc:
             if isinstance(exc, UpstreamUnreachable):
                 target.mark_unreachable()
@@ -107,7 +116,7 @@ class Dispatcher:
             self._close(made, target)
             raise
         made.first_content_at = self._clock()
-        made.answer = answer
+        made.facts = answer.facts
         return answer
 
     def _start_span(self, exchange: Exchange, target: Target, decided: Decided) -> Span:
@@ -140,11 +149,9 @@ class Dispatcher:
         target.leave()
         made.close_span()
 
-    @staticmethod
-    def _another_may_help(failure: TidegateError) -> bool:
-        if isinstance(failure, DeadlineExceeded):
-            return False
-        return not (isinstance(failure, UpstreamRefused) and failure.blames_request)
+
+def _was_stale(made: Attempt) -> bool:
+    return made.ended_at is not None and made.ended_at - made.started_at < _STALE_WITHIN_S
 
 
 def _none_reachable(decided: Decided, allowed: tuple[str, ...]) -> NoTargetAvailable:

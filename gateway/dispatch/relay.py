@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from starlette.types import Send
 
-from gateway.dispatch.attempt import Answer, BufferedAnswer
+from gateway.answer import Answer, BufferedAnswer
 from gateway.exchange import Exchange
 from inference_protocol import sse
 from inference_protocol.errors import TidegateError

@@ -13,42 +13,26 @@ from typing import Any
 import httpx
 import orjson
 
+from gateway.answer import AnswerFacts
 from inference_protocol import sse
-from inference_protocol.errors import DeadlineExceeded, TidegateError, UpstreamCut, UpstreamProtocol, UpstreamRefused
+from inference_protocol.errors import (
+    DeadlineExceeded,
+    TidegateError,
+    UpstreamBlamedRequest,
+    UpstreamCut,
+    UpstreamProtocol,
+    UpstreamRefused,
+)
 from inference_protocol.json_body import splice
-from inference_protocol.openai_stream import ChunkFacts, Timings, Usage, chunk_facts
+from inference_protocol.openai_stream import chunk_facts
 from inference_protocol.sse import SseDecoder, SseFrame
 
 _END = SseFrame(sse.encode_data(sse.DONE), sse.DONE)
 _MAX_HELD_FRAMES = 256
 _MAX_UNREADABLE_FRAMES = 8
 _MAX_MESSAGE_CHARS = 500
-
-
-class AnswerFacts:
-    """What has been learnt of an answer so far; settled when it ends.
-
-    Attributes:
-        chunks: Frames that carried visible text, as a stand-in for tokens where no usage is reported.
-        unreadable: Frames that were not JSON and were left out.
-    """
-
-    __slots__ = ("chunks", "finish_reason", "timings", "unreadable", "usage")
-
-    def __init__(self) -> None:
-        """Start knowing nothing."""
-        self.chunks = 0
-        self.unreadable = 0
-        self.finish_reason: str | None = None
-        self.usage: Usage | None = None
-        self.timings: Timings | None = None
-
-    def add(self, facts: ChunkFacts) -> None:
-        """Take in one chunk."""
-        self.chunks += facts.tokens_hint
-        self.finish_reason = facts.finish_reason or self.finish_reason
-        self.usage = facts.usage or self.usage
-        self.timings = facts.timings or self.timings
+# A target that answers with one of these judged itself, the moment, or what settings chose (credential, path, model).
+_NOT_THE_CALLERS_FAULT = frozenset({401, 402, 403, 404, 405, 408, 409, 425, 429})
 
 
 class UpstreamStream:
@@ -73,8 +57,8 @@ class UpstreamStream:
             clock: Monotonic seconds.
         """
         self.facts = AnswerFacts()
-        self._stream = response.stream
-        self._chunks = aiter(response.stream)  # type: ignore[arg-type]  # ours is always an async stream
+        self._response = response
+        self._chunks = response.aiter_raw()
         self._decoder = SseDecoder()
         self._wants_usage = wants_usage
         self._public_model = public_model
@@ -140,7 +124,7 @@ class UpstreamStream:
 
     async def aclose(self) -> None:
         """Let the connection go; before the end of the answer this is what tells the target to stop."""
-        await self._stream.aclose()  # type: ignore[union-attr]  # ours is always an async stream
+        await self._response.aclose()
 
     async def _next_frames(self) -> list[SseFrame] | None:
         """Return the frames the next bytes complete, or `None` at the end."""
@@ -198,8 +182,17 @@ def parse_answer(data: bytes) -> dict[str, Any]:
     return parsed
 
 
-def refused(error: Any, *, status: int | None) -> TidegateError:
-    """Turn a target's own error object into ours, its words kept for the caller and for nobody else."""
-    message = error.get("message") if isinstance(error, dict) else None
-    text = message[:_MAX_MESSAGE_CHARS] if isinstance(message, str) else "The target refused without saying why."
-    return UpstreamRefused.answering(text, status)
+def refused(error: Any, *, status: int | None) -> UpstreamRefused | UpstreamBlamedRequest:
+    """Turn a target's own error object into ours, its words kept for the caller and for nobody else.
+
+    Args:
+        error: As the target sent it.
+        status: The target's HTTP status, or `None` where the error came inside a stream.
+    """
+    found = error.get("message") if isinstance(error, dict) else None
+    message = found[:_MAX_MESSAGE_CHARS] if isinstance(found, str) else "The target refused without saying why."
+    if status is None:
+        return UpstreamRefused(message)
+    blames_request = 400 <= status < 500 and status not in _NOT_THE_CALLERS_FAULT
+    kind = UpstreamBlamedRequest if blames_request else UpstreamRefused
+    return kind(message, details={"upstream_status": status})

@@ -62,7 +62,7 @@ def outcome_record(exchange: Exchange, now: float) -> dict[str, Any]:
     """
     duration_s = now - exchange.received_at
     answered = exchange.attempts[-1] if exchange.committed_at is not None and exchange.attempts else None
-    facts = answered.answer.facts if answered is not None and answered.answer is not None else None
+    facts = answered.facts if answered is not None else None
     usage = facts.usage if facts is not None else None
     return {
         "kind": "outcome",

@@ -183,7 +183,8 @@ async def test_the_refusal_of_a_wrong_request_is_the_callers_and_is_not_tried_el
     async with house(edge=ScriptedRuntime(refuses)) as h:
         response = await h.gateway.chat()
         assert response.status_code == 400
-        assert response.json()["error"]["code"] == "upstream_refused"
+        assert response.json()["error"]["code"] == "upstream_blamed_request"
+        assert response.json()["error"]["details"] == {"upstream_status": 400}
         assert response.json()["error"]["message"] == "temperature is too hot"
         assert not h.cloud.posts
 

@@ -13,6 +13,7 @@ def test_every_error_has_an_outcome_of_its_own_kind(error_class: type[errors.Tid
         403: {Outcome.REFUSED},
         404: {Outcome.INVALID_REQUEST},
         405: {Outcome.INVALID_REQUEST},
+        408: {Outcome.INVALID_REQUEST},
         413: {Outcome.INVALID_REQUEST},
         415: {Outcome.INVALID_REQUEST},
         429: {Outcome.QUOTA_EXCEEDED},

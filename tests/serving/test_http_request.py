@@ -6,7 +6,7 @@ import pytest
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Scope
 
-from inference_protocol.errors import BodyTooLarge, InvalidHeader, InvalidRequest, TidegateError, UnsupportedEncoding
+from inference_protocol.errors import BodyTooLarge, InvalidHeader, RequestTimeout, TidegateError, UnsupportedEncoding
 from serving.http_request import bearer_token, callers_request_id, read_body
 
 
@@ -48,7 +48,7 @@ async def test_a_body_is_joined_from_its_parts() -> None:
         ((), {"content_length": "\u00b2"}, InvalidHeader),
         ((), {"content_length": "-1"}, InvalidHeader),
         ((), {"content_encoding": "GZIP"}, UnsupportedEncoding),
-        ((part(b"ab", True),), {}, InvalidRequest),
+        ((part(b"ab", True),), {}, RequestTimeout),
     ],
 )
 async def test_what_passes_a_bound_is_refused_before_the_rest_of_it_is_read(

@@ -3,8 +3,7 @@ from typing import Any
 import orjson
 from opentelemetry.trace import NonRecordingSpan, SpanContext
 
-from gateway.dispatch.attempt import BufferedAnswer
-from gateway.dispatch.upstream import AnswerFacts
+from gateway.answer import AnswerFacts
 from gateway.exchange import Attempt, Decided, Exchange
 from gateway.identity import LOCAL
 from gateway.records.builders import decision_record, outcome_record
@@ -122,7 +121,7 @@ def test_an_outcome_accounts_for_every_attempt() -> None:
         in_flight=1,
         bytes_out=80,
         first_content_at=100.25,
-        answer=BufferedAnswer(SECRET.encode(), facts),
+        facts=facts,
     )
     answered.end(100.5, Outcome.OK)
     exchange.attempts += [failed, answered]
@@ -185,7 +184,7 @@ def test_a_request_refused_before_it_was_understood_still_has_an_outcome() -> No
 
 def test_no_record_holds_a_word_of_request_or_answer() -> None:
     exchange = _decided_exchange()
-    answered = Attempt("edge", 100.2, SPAN, in_flight=1, answer=BufferedAnswer(SECRET.encode(), AnswerFacts()))
+    answered = Attempt("edge", 100.2, SPAN, in_flight=1, facts=AnswerFacts())
     exchange.attempts.append(answered)
     exchange.outcome, exchange.committed_at = Outcome.OK, 100.3
     exchange.error = DeadlineExceeded(SECRET, param=SECRET, details={"text": SECRET})
