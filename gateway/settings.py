@@ -200,7 +200,7 @@ class RecordSettings(_Frozen):
 class EdgeRuntimeSettings(_Frozen):
     """The edge runtime that `tidegate up` and `tidegate edge serve` start."""
 
-    model: str = "smollm2-135m-instruct-int8"
+    model: str = "smollm2-135m-instruct-q4_1"
     slots: int = Field(default=4, gt=0)
     context: int = Field(default=2048, gt=0)
     threads: int | None = Field(default=None, gt=0)

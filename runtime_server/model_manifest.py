@@ -47,6 +47,32 @@ def _inside(path: str) -> str:
     return path
 
 
+class GateFigures(BaseModel):
+    """What decoding costs against the same weights with exact activations, on a held-out text.
+
+    Attributes:
+        tokens: Length of the text.
+        mean_kl: Mean Kullback-Leibler divergence of the next token's distribution, in nats.
+        top1_agreement: Share of positions with the same likeliest token.
+        perplexity: Of the text, as it is decoded.
+        perplexity_exact: Of the text, with exact activations.
+        greedy_agreement: Share of a greedy answer of 32 tokens that comes before the first difference.
+        tokenizer_round_trip: Whether texts in many languages come back as they were.
+        forced: Whether the model was let in although it failed.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tokens: int
+    mean_kl: float
+    top1_agreement: float
+    perplexity: float
+    perplexity_exact: float
+    greedy_agreement: float
+    tokenizer_round_trip: bool
+    forced: bool = False
+
+
 class Manifest(BaseModel):
     """The content of `manifest.json`.
 
@@ -59,6 +85,7 @@ class Manifest(BaseModel):
         format: `onnx-genai`: a folder of onnxruntime-genai's model builder. `huggingface`: one of transformers.
         window: Most tokens of prompt and answer together.
         created_by: Package to version of the tools that wrote it.
+        gate: What was measured before it was let in, where that was.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -71,6 +98,7 @@ class Manifest(BaseModel):
     format: Literal["onnx-genai", "huggingface"]
     window: Annotated[int, Field(gt=0)]
     created_by: dict[str, str]
+    gate: GateFigures | None = None
 
     @model_validator(mode="after")
     def _digest_is_of_files(self) -> Manifest:

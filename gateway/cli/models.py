@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
 
 import orjson
 import typer
@@ -17,10 +19,22 @@ app = typer.Typer(help="The models on this machine.", no_args_is_help=True)
 
 @app.command()
 def build(settings_file: SettingsOption = None) -> None:
-    """Build the default models; needs the `build` extra, and the network once."""
+    """Make the default models; needs the `build` extra, and the network once."""
     models_dir = settings_or_fail(settings_file).models_dir
-    argv = [sys.executable, "-m", "edge_runtime.build", "default", "--models-dir", str(models_dir)]
-    os.execv(argv[0], argv)  # noqa: S606  # our own interpreter, no shell
+    _become_the_build("default", "--models-dir", str(models_dir))
+
+
+@app.command(name="import")
+def import_model(
+    file: Annotated[Path, typer.Argument(metavar="FILE.gguf", help="A GGUF file.")],
+    name: Annotated[str | None, typer.Option("--name", help="What it is called; else the file's own name.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Import it even if it answers too differently.")] = False,
+    settings_file: SettingsOption = None,
+) -> None:
+    """Import a GGUF file without loss; needs the `build` extra."""
+    models_dir = settings_or_fail(settings_file).models_dir
+    options = [*(["--name", name] if name else []), *(["--force"] if force else [])]
+    _become_the_build("import", *options, "--models-dir", str(models_dir), "--", str(file))
 
 
 @app.command(name="list")
@@ -39,3 +53,9 @@ def list_models(as_json: JsonOption = False, settings_file: SettingsOption = Non
         row = (manifest["name"], manifest["format"], str(manifest["window"]), f"{size:.0f}", manifest["digest"][:12])
         table.add_row(*row)
     Console(highlight=False).print(table)
+
+
+def _become_the_build(*arguments: str) -> NoReturn:
+    """Make models in place of this process."""
+    argv = [sys.executable, "-m", "edge_runtime.build", *arguments]
+    os.execv(argv[0], argv)  # noqa: S606  # our own interpreter, no shell

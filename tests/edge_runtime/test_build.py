@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from edge_runtime.build import converters, default_models
+from edge_runtime.build import default_models, publishing
 from edge_runtime.build.errors import NoSpace, ToolsMissing, WrongContent
 from edge_runtime.build.staging import require_space, staging
 from edge_runtime.build.wheel import WheelFile, extract
@@ -137,15 +137,15 @@ def test_a_full_disk_is_refused_with_numbers(tmp_path: Path) -> None:
 
 
 def test_missing_tools_are_named_with_the_extra_that_brings_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(converters, "_TOOLS", ("json", "no_such_tool"))
+    monkeypatch.setattr(publishing, "_TOOLS", ("json", "no_such_tool"))
     with pytest.raises(ToolsMissing, match=r"needs no_such_tool\..*\[build\]"):
-        converters.require_tools()
+        publishing.require_tools()
 
 
 @pytest.mark.models
 def test_the_built_models_verify_and_are_not_built_again(models_dir: Path) -> None:
     for recipe in (default_models.CLOUD, default_models.EDGE):
-        assert default_models.is_built(models_dir, recipe)
+        assert publishing.is_built(models_dir, recipe)
         manifest = model_manifest.read_manifest(models_dir / recipe.name)
         model_manifest.verify(models_dir / recipe.name, manifest)
         assert (manifest.public_model, manifest.window) == ("smollm2-135m-instruct", 8192)
@@ -161,12 +161,12 @@ def test_a_model_of_another_recipe_or_with_a_file_cut_short_is_built_again(model
     copy.mkdir()
     for path in (models_dir / recipe.name).iterdir():
         (copy / path.name).symlink_to(path)
-    assert default_models.is_built(tmp_path, recipe)
+    assert publishing.is_built(tmp_path, recipe)
     manifest = model_manifest.read_manifest(copy)
     other = manifest.model_copy(update={"source": manifest.source | {"how": "otherwise"}})
     model_manifest.write_manifest(copy, other)
-    assert not default_models.is_built(tmp_path, recipe)
+    assert not publishing.is_built(tmp_path, recipe)
     model_manifest.write_manifest(copy, manifest)
     (copy / "tokenizer.json").unlink()
     (copy / "tokenizer.json").write_text("{", encoding="utf-8")
-    assert not default_models.is_built(tmp_path, recipe)
+    assert not publishing.is_built(tmp_path, recipe)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from routing_policies.policy.loaded import LoadedPolicy
 from routing_policies.snapshot import Health
 from tests.support.running_gateway import RunningGateway, running_gateway, settings_for
 from tests.support.scripted_runtime import ScriptedRuntime, state
@@ -32,15 +33,19 @@ def house(tmp_path: Path) -> HouseFactory:
 
     @asynccontextmanager
     async def build(
-        *, edge: ScriptedRuntime | None = None, cloud: ScriptedRuntime | None = None, **settings: Any
+        *,
+        edge: ScriptedRuntime | None = None,
+        cloud: ScriptedRuntime | None = None,
+        loaded: LoadedPolicy | None = None,
+        **settings: Any,
     ) -> AsyncIterator[House]:
         edge = edge or ScriptedRuntime()
         cloud = cloud or ScriptedRuntime(report=state(window=8192))
         # The edge stands on TCP here, which changes nothing: what may leave goes by a target's kind, not its address.
         async with edge, cloud:
-            write_word_tokenizer(tmp_path / "models" / "smollm2-135m-instruct-int8")
+            write_word_tokenizer(tmp_path / "models" / "smollm2-135m-instruct-q4_1")
             configured = settings_for(tmp_path, edge=edge.endpoint, cloud=cloud.endpoint, **settings)
-            async with running_gateway(configured) as gateway:
+            async with running_gateway(configured, loaded) as gateway:
                 await gateway.until_health(edge=Health.UP, cloud=Health.UP)
                 yield House(gateway, edge, cloud)
 

@@ -55,6 +55,18 @@ class Architecture:
     def normalizes_heads(self) -> bool:  # noqa: D102 - see the class
         return self.name == "qwen3"
 
+    def row_order(self, tensor: str, rows: int) -> NDArray[np.intp] | None:
+        """Return where each row of queries and keys stands in the file, or nothing where they are in order.
+
+        Args:
+            tensor: Its name, without `.weight` or `.bias`.
+            rows: How many it has.
+        """
+        if not self.interleaved or not tensor.endswith(("attn_q", "attn_k")):
+            return None
+        halves = np.arange(rows, dtype=np.intp).reshape(-1, self.head_size // 2, 2)
+        return halves.swapaxes(1, 2).ravel()
+
     def rotary_tables(self, divisors: NDArray[np.float32] | None) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return cosines and sines `[window, head size / 2]` (rotary embedding, arXiv:2104.09864).
 

@@ -21,12 +21,13 @@ from edge_runtime.build.gguf.vocabulary import Vocabulary, read_vocabulary
 from edge_runtime.build.gguf.weights import WeightsReader
 from edge_runtime.build.gguf.weights_file import WeightsFile
 
+HOW = "GGUF blocks carried over, first form"  # changes whenever the same file would give other bytes
 DECODE_GRAPH, PREFILL_GRAPH, WEIGHTS = "model.onnx", "prefill.onnx", "model.onnx.data"
 _TEMPLATE_KEY = "tokenizer.chat_template"
 
 
-def write_folder(gguf: Path, folder: Path) -> None:
-    """Write graphs, weights, configuration, tokenizer and chat template into an empty folder.
+def write_folder(gguf: Path, folder: Path) -> int:
+    """Write graphs, weights, configuration, tokenizer and chat template into an empty folder; return the window.
 
     Raises:
         NotImportable: The file cannot be imported without loss.
@@ -47,6 +48,7 @@ def write_folder(gguf: Path, folder: Path) -> None:
         model = decoder_graph(architecture, weights, weights_file, activations)
         (folder / name).write_bytes(model.SerializeToString(deterministic=True))
     _write_json(folder / "genai_config.json", _genai_config(architecture, vocabulary))
+    return architecture.window
 
 
 def write_tokenizer(source: GgufSource, folder: Path, *, window: int) -> Vocabulary:

@@ -144,17 +144,10 @@ class WeightsReader:
             matrix = self._matrix(f"{tensor}.weight", count, columns)
             bias = self._source.find_tensor(f"{tensor}.bias", count)
             values = None if bias is None else read_floats(bias)
-            order = self._row_order(tensor, count)
+            order = self._shape.row_order(tensor, count)
             matrices.append(matrix if order is None else reorder_rows(matrix, order))
             biases.append(values if values is None or order is None else values[order])
         return self._write(name, matrices, biases)
-
-    def _row_order(self, tensor: str, rows: int) -> NDArray[np.intp] | None:
-        """Return where each row of queries and keys stands in the file: a head's halves alternate in it."""
-        if not self._shape.interleaved or not tensor.endswith(("attn_q", "attn_k")):
-            return None
-        halves = np.arange(rows, dtype=np.intp).reshape(-1, self._shape.head_size // 2, 2)
-        return halves.swapaxes(1, 2).ravel()
 
     def _write(
         self, name: str, matrices: list[Matrix], biases: Sequence[NDArray[np.float32] | None] = (None,)

@@ -1,0 +1,103 @@
+"""What decoding with rounded activations costs, measured before a model may be used. The manifest keeps the figures.
+
+The measure is the same blocks with exact activations, which is how the model's own prefill graph computes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from edge_runtime.build.errors import GateFailed
+from edge_runtime.build.held_out import ENGLISH, LANGUAGES
+from edge_runtime.generation.genai_config import read_genai_config
+from edge_runtime.generation.graph import DecoderGraph
+from edge_runtime.generation.sampler import Logits
+from runtime_server.cpus import usable_cpus
+from runtime_server.model_manifest import GateFigures
+
+_LARGEST_KL = 0.02
+_SMALLEST_AGREEMENT = 0.95
+_MOST_TOKENS = 384
+_PROMPT, _GREEDY = 48, 32
+_DECODED, _EXACT = 0, 1  # slots
+
+
+def measure(folder: Path) -> GateFigures:
+    """Read a held-out text twice, token by token, and say a few words greedily.
+
+    Raises:
+        GateFailed: The graphs compute what is no number.
+        ModelUnsupported: A graph cannot be loaded.
+        GraphRunFailed: A graph cannot be run.
+    """
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    config = read_genai_config(folder)
+    window = min(config.context_length, _MOST_TOKENS + 1)
+    tokens: list[int] = tokenizer.encode(ENGLISH, add_special_tokens=False).ids[: window - 1]
+    graph = DecoderGraph(folder, config, slots=2, window=window, threads=usable_cpus())
+    decoded, exact = [], []
+    for at, token in enumerate(tokens):
+        decoded.append(_log_softmax(graph.decode([token], [at])[0]))
+        exact.append(_log_softmax(graph.prefill(_EXACT, [token], at)))
+    found, expected = np.stack(decoded), np.stack(exact)
+    if not (np.isfinite(found).all() and np.isfinite(expected).all()):
+        raise GateFailed("The graphs compute values that are no numbers.")
+    following = np.arange(len(tokens) - 1), np.array(tokens[1:])
+    return GateFigures(
+        tokens=len(tokens),
+        mean_kl=_rounded((np.exp(expected) * (expected - found)).sum(-1).mean()),
+        top1_agreement=_rounded((found.argmax(-1) == expected.argmax(-1)).mean()),
+        perplexity=_rounded(np.exp(-found[following].mean())),
+        perplexity_exact=_rounded(np.exp(-expected[following].mean())),
+        greedy_agreement=_rounded(_greedy_agreement(graph, tokens[: min(_PROMPT, window // 2)], window)),
+        tokenizer_round_trip=_round_trips(tokenizer),
+    )
+
+
+def require(figures: GateFigures) -> None:
+    """Refuse a model that lost too much.
+
+    Raises:
+        GateFailed: The message names the figure.
+    """
+    if figures.mean_kl > _LARGEST_KL:
+        raise GateFailed(f"The mean KL divergence is {figures.mean_kl}; at most {_LARGEST_KL} passes.")
+    if figures.top1_agreement < _SMALLEST_AGREEMENT:
+        raise GateFailed(f"The top-1 agreement is {figures.top1_agreement}; at least {_SMALLEST_AGREEMENT} passes.")
+    if not figures.tokenizer_round_trip:
+        raise GateFailed("The tokenizer does not give back the text that it was given.")
+
+
+def _greedy_agreement(graph: DecoderGraph, prompt: list[int], window: int) -> float:
+    """Return which share of a greedy answer comes before the first token that differs."""
+    steps = min(_GREEDY, window - len(prompt))
+    said: list[list[int]] = []
+    for slot in (_DECODED, _EXACT):
+        logits, answer = graph.prefill(slot, prompt, 0), []
+        for at in range(len(prompt), len(prompt) + steps):
+            answer.append(int(logits.argmax()))
+            logits = graph.decode(answer[-1:], [at])[0] if slot == _DECODED else graph.prefill(slot, answer[-1:], at)
+        said.append(answer)
+    same = [one == other for one, other in zip(*said, strict=True)]
+    return (same.index(False) if False in same else len(same)) / len(same)
+
+
+def _round_trips(tokenizer: Tokenizer) -> bool:
+    for text in (ENGLISH, *LANGUAGES):
+        if tokenizer.decode(tokenizer.encode(text, add_special_tokens=False).ids) != text:
+            return False
+    return True
+
+
+def _log_softmax(logits: Logits) -> NDArray[np.float64]:
+    shifted = logits.astype(np.float64) - logits.max()
+    result: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum())
+    return result
+
+
+def _rounded(value: float | np.floating) -> float:
+    return float(f"{value:.4g}")
