@@ -13,6 +13,7 @@
     │   ├── MethodNotAllowed           405
     │   ├── RequestTimeout             408  the body did not arrive in time
     │   ├── BodyTooLarge               413
+    │   ├── HeadTooLarge               431
     │   ├── UnsupportedEncoding        415
     │   └── UpstreamBlamedRequest      400  the target found the request wrong
     ├── AuthenticationFailed           401
@@ -173,6 +174,13 @@ class BodyTooLarge(InvalidRequest):
 
     code = "body_too_large"
     http_status = 413
+
+
+class HeadTooLarge(InvalidRequest):
+    """The head of the request passes the limit."""
+
+    code = "head_too_large"
+    http_status = 431
 
 
 class UnsupportedEncoding(InvalidRequest):

@@ -14,6 +14,7 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
+from serving.http_protocol import BoundedHttpProtocol
 from serving.listener import Listener
 
 # What answers get, once their work was cancelled, to say so to their clients.
@@ -51,7 +52,7 @@ def serve_until_signal(app: ASGIApp, listener: Listener, ending: Ending) -> None
     """
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=BoundedHttpProtocol,
         ws="none",
         lifespan="on",
         interface="asgi3",
