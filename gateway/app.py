@@ -24,6 +24,7 @@ from gateway.api.inference import InferenceEndpoint
 from gateway.api.models import ModelsEndpoint
 from gateway.dispatch.dispatcher import Dispatcher
 from gateway.dispatch.outbound import Outbound
+from gateway.egress.pseudonyms import Pseudonymizer
 from gateway.identity import Identity
 from gateway.measure import Measurer
 from gateway.pipeline import Pipeline
@@ -77,6 +78,7 @@ def create_app(
     """
     draw = random.Random(secrets.token_bytes(32))  # noqa: S311  # ids and seeds keep no secret
     keys = load_keys(settings.keys_dir, before_the_first=lambda: make_label_file(settings.labels_file))
+    scanner = build_scanner()
     targets = Targets.from_settings(settings)
     taints = Taints(LabelStore(settings.labels_file, wall=wall), keys)
     policies = PolicyHolder(policy)
@@ -89,7 +91,7 @@ def create_app(
     )
     dispatcher = Dispatcher(
         targets,
-        Outbound(salt_key=keys.derive(Purpose.CACHE_SALT), clock=clock),
+        Outbound(keys.derive(Purpose.CACHE_SALT), Pseudonymizer(scanner, keys), clock=clock),
         settings.timeouts,
         tracer,
         clock=clock,
@@ -99,7 +101,7 @@ def create_app(
     pipeline = Pipeline(
         Identity(settings.auth),
         policies,
-        Measurer(build_scanner(), taints, calibration, counter),
+        Measurer(scanner, taints, calibration, counter),
         taints,
         targets,
         records,

@@ -15,6 +15,7 @@ from routing_policies.policy.rules import SoftRule
 from routing_policies.scores import UNKNOWN, score_request
 from routing_policies.snapshot import Snapshot
 from routing_policies.terms import rate_targets
+from routing_policies.transforms import transform_for
 from routing_policies.verdict import Eligible, Exclusion, ExclusionKind, Reason, Terms, Verdict
 from routing_policies.view import RequestView
 
@@ -40,7 +41,7 @@ def decide(policy: LoadedPolicy, view: RequestView, snapshot: Snapshot) -> Verdi
         terms = {}
     order = _order(terms, by_likelihood=unlikely)
     return Verdict(
-        eligible=tuple(Eligible(name) for name in order),
+        eligible=tuple(Eligible(name, transform_for(policy.policy.targets[name], view.label)) for name in order),
         excluded=excluded,
         scores=score_request(policy.policy, view.label.level, view.size, budget, snapshot, found.targets),
         terms=terms,

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from inference_protocol.request import Needs
+from inference_protocol.capability import unmet
 from routing_policies.policy.conditions import Answer, Evaluation
 from routing_policies.policy.loader import LoadedPolicy
 from routing_policies.policy.model import Target
 from routing_policies.policy.rules import HardRule
-from routing_policies.signals.label import DataClass
+from routing_policies.signals.label import Label, LabelRules
 from routing_policies.snapshot import Capabilities, Health, Snapshot, TargetSnapshot
+from routing_policies.transforms import label_as_sent
 from routing_policies.verdict import Exclusion, ExclusionKind
 from routing_policies.view import RequestView
 
@@ -82,8 +83,7 @@ class _Asked:
     """A request as the hard rules see it, with what is the same for every target worked out once."""
 
     view: RequestView
-    level: DataClass
-    tags: tuple[str, ...]
+    label_rules: LabelRules
     rules: tuple[HardRule, ...]
     notes: list[str]
     evaluation: Evaluation
@@ -98,7 +98,7 @@ class _Asked:
                 notes.append(f"{rule.id}: `when` could not be evaluated, so the rule was applied")
             if answer is not Answer.FALSE:
                 matched.append(rule)
-        return cls(view, view.label.level, tuple(sorted(view.label.tags)), tuple(matched), notes, evaluation)
+        return cls(view, policy.label_rules, tuple(matched), notes, evaluation)
 
     def exclusion(self, name: str, promise: Target, found: TargetSnapshot | None) -> Exclusion | None:
         """The first reason against a target, in the order of `ExclusionKind`."""
@@ -106,19 +106,26 @@ class _Asked:
             return Exclusion(ExclusionKind.NOT_CONFIGURED, "is not named by the settings")
         if found.capabilities.served_model is None:
             return Exclusion(ExclusionKind.MODEL, "does not serve the model")
+        sent = label_as_sent(promise, self.view.label, self.label_rules)
         return (
-            self._by_policy(name, promise)
+            self._by_label(promise, sent)
+            or self._by_rules(name)
             or self._by_capability(found.capabilities)
             or self._by_window(found.capabilities.window)
             or self._by_health(found.health)
         )
 
-    def _by_policy(self, name: str, promise: Target) -> Exclusion | None:
-        if self.level > promise.clearance:
+    @staticmethod
+    def _by_label(promise: Target, sent: Label) -> Exclusion | None:
+        if sent.level > promise.clearance:
             return Exclusion(ExclusionKind.CLEARANCE, f"is cleared for {promise.clearance.word} data at most")
-        refused = [tag for tag in self.tags if not promise.allows_tag(tag)]
+        refused = [tag for tag in sorted(sent.tags) if not promise.allows_tag(tag)]
         if refused:
             return Exclusion(ExclusionKind.TAG, f"may not be sent data tagged {', '.join(refused)}")
+        return None
+
+    def _by_rules(self, name: str) -> Exclusion | None:
+        """Rules see the request as it came, whatever is done to it for a target."""
         for rule in self.rules:
             answer = rule.permits(name, self.evaluation)
             if answer is Answer.ERROR:
@@ -128,8 +135,11 @@ class _Asked:
         return None
 
     def _by_capability(self, can: Capabilities) -> Exclusion | None:
-        lacking = _lacking(self.view.needs, can)
-        return Exclusion(ExclusionKind.CAPABILITY, f"cannot do {', '.join(lacking)}") if lacking else None
+        lacking = unmet(self.view.needs, can)
+        if not lacking:
+            return None
+        detail = f"cannot do {', '.join(need.what for need in lacking)}"
+        return Exclusion(ExclusionKind.CAPABILITY, detail, field=lacking[0].field)
 
     def _by_window(self, window: int | None) -> Exclusion | None:
         needed = self.view.size.tokens.most + self.view.reserved_output
@@ -140,15 +150,3 @@ class _Asked:
     def _by_health(self, health: Health) -> Exclusion | None:
         state = _CANNOT_BE_ASKED.get(health)
         return None if state is None else Exclusion(ExclusionKind.DOWN, state)
-
-
-def _lacking(needs: Needs, can: Capabilities) -> list[str]:
-    wanted = (
-        ("tools", needs.tools and not can.tools),
-        ("a JSON schema", needs.schema and not can.json_schema),
-        ("images", needs.images and not can.images),
-        ("audio", needs.audio and not can.audio),
-        ("logprobs", needs.logprobs and not can.logprobs),
-        ("several answers", needs.n > can.max_n),
-    )
-    return [word for word, lacks in wanted if lacks]

@@ -111,6 +111,7 @@ def _target(name: str, verdict: Verdict, snapshot: Snapshot) -> dict[str, Any]:
         exclusion = verdict.excluded[name]
         facts["excluded"] = {"kind": exclusion.kind.value, "rule": exclusion.rule, "detail": exclusion.detail}
     else:
+        facts["transform"] = next(e.transform.value for e in verdict.eligible if e.target == name)
         facts |= _terms(verdict.terms[name])
     return facts
 

@@ -22,7 +22,7 @@ def digest_inputs(policy_digest: str, view: RequestView, snapshot: Snapshot) -> 
     values = (
         policy_digest,
         (view.task.value, view.model, view.stream, view.output_cap, view.cap_is_own),
-        (needs.tools, needs.schema, needs.images, needs.audio, needs.logprobs, needs.n),
+        (needs.tools, needs.schema, needs.images, needs.audio, needs.logprobs, needs.n, needs.parameters),
         _label(view.label),
         (budget.total_ms, budget.first_content_ms),
         (size.tokens.least, size.tokens.likely, size.tokens.most, size.body_bytes, _pairs(size.parts)),
@@ -39,6 +39,7 @@ def _label(label: Label) -> tuple[Any, ...]:
         [_component(component) for component in label.components],
         _pairs(label.counts),
         _words(label.causes),
+        _words(label.fixed),
     )
 
 
@@ -52,6 +53,7 @@ def _target(target: TargetSnapshot) -> tuple[Any, ...]:
         target.name,
         target.health.value,
         (can.served_model, can.window, can.tools, can.json_schema, can.images, can.audio, can.logprobs, can.max_n),
+        sorted(can.parameters),
         prediction
         and (
             prediction.ttft_ms,

@@ -10,6 +10,7 @@ from routing_policies.policy.model import Target
 from routing_policies.scores import UNKNOWN, size_share
 from routing_policies.signals.label import DataClass
 from routing_policies.snapshot import Prediction, Snapshot
+from routing_policies.transforms import label_as_sent
 from routing_policies.verdict import Terms
 from routing_policies.view import RequestView
 
@@ -30,13 +31,12 @@ def rate_targets(
     predictions = {name: snapshot.targets[name].prediction for name in promises}
     costs = _cheapness({name: _price(promises[name], view, predictions[name]) for name in promises})
     energies = _cheapness({name: _joules(promises[name], predictions[name]) for name in promises})
-    level = view.label.level
     rated: dict[str, Terms] = {}
     for name, promise in promises.items():
         share = size_share(view.size, budget, snapshot.targets[name])
         known = {
             "deadline": _deadline(budget, predictions[name]),
-            "exposure": _exposure(promise, level),
+            "exposure": _exposure(promise, label_as_sent(promise, view.label, policy.label_rules).level),
             "fit": None if share is None else 1.0 - share,
             "cost": costs[name],
             "energy": energies[name],
@@ -65,7 +65,7 @@ def _deadline(budget: Budget, prediction: Prediction | None) -> float | None:
 
 
 def _exposure(promise: Target, level: DataClass) -> float:
-    if promise.on_device or level == 0:
+    if promise.on_device or level == DataClass.PUBLIC:
         return 1.0
     return 1.0 - level / promise.clearance
 

@@ -10,6 +10,7 @@ import observability
 from gateway.answer import Answer
 from gateway.dispatch.attempt import AttemptPlan, attempt
 from gateway.dispatch.outbound import Outbound
+from gateway.dispatch.restored import restored
 from gateway.exchange import Attempt, Decided, Exchange
 from gateway.settings import TimeoutSettings
 from gateway.targets.registry import Targets
@@ -92,7 +93,7 @@ class Dispatcher:
         made = Attempt(target.name, started, span, target.in_flight)
         exchange.attempts.append(made)
         try:
-            permit = self._outbound.permit(decided, target)
+            permit = await self._outbound.permit(decided, target)
             made.bytes_out = len(permit.body.content)
             plan = AttemptPlan(
                 decided.request,
@@ -102,7 +103,7 @@ class Dispatcher:
                 idle_timeout_s=self._timeouts.idle_s,
                 max_answer_bytes=self._max_answer_bytes,
             )
-            answer = await attempt(target, plan, self._clock)
+            answer = restored(await attempt(target, plan, self._clock), permit.body.originals, decided.request)
         except TidegateError as exc:
             if isinstance(exc, UpstreamUnreachable):
                 target.mark_unreachable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import hashlib
 import hmac
@@ -11,8 +12,9 @@ import orjson
 from opentelemetry.trace import Span
 
 import observability
-from gateway.egress.body import outbound_body
+from gateway.egress.body import outbound_body, pseudonymized_body
 from gateway.egress.door import Permit
+from gateway.egress.pseudonyms import Pseudonymizer
 from gateway.exchange import Decided, Exchange
 from gateway.settings import TargetProtocol
 from gateway.targets.target import Target
@@ -20,29 +22,49 @@ from inference_protocol import headers as header
 from inference_protocol.errors import EgressRefused
 from inference_protocol.openai_chat import DROPPED_FIELDS
 from routing_policies.policy.model import Late
+from routing_policies.verdict import Transform
 
+_OFF_LOOP_BYTES = 16 << 10  # of a body whose values are replaced, which reads it three times
 _USAGE_WANTED = orjson.dumps({"include_usage": True})
 
 
 class Outbound:
     """Builds permits and headers of attempts."""
 
-    def __init__(self, salt_key: bytes, *, clock: Callable[[], float]) -> None:
+    def __init__(self, salt_key: bytes, pseudonymizer: Pseudonymizer, *, clock: Callable[[], float]) -> None:
         """Set up.
 
         Args:
             salt_key: Key of the HMAC that keeps tenants' prefix caches apart.
+            pseudonymizer: Replaces values where a verdict says so.
             clock: Monotonic seconds.
         """
+        self._pseudonymizer = pseudonymizer
         self._salt = functools.lru_cache(maxsize=4096)(functools.partial(_salt, salt_key))
         self._clock = clock
 
-    def permit(self, decided: Decided, target: Target) -> Permit:
-        """Make the body for a target and the permit that the door asks for."""
+    async def permit(self, decided: Decided, target: Target) -> Permit:
+        """Make the body for a target and the permit that the door asks for.
+
+        Raises:
+            EgressRefused: The verdict does not name the target, or values could not be replaced as it says.
+        """
         transform = next((e.transform for e in decided.verdict.eligible if e.target == target.name), None)
         if transform is None:
             raise EgressRefused(f"The verdict does not name {target.name!r}.")
-        body = outbound_body(decided.request, self._splices(decided, target), transform)
+        splices = self._splices(decided, target)
+        if transform is Transform.NONE:
+            return Permit(outbound_body(decided.request, splices), decided.verdict, decided.policy)
+        make = functools.partial(
+            pseudonymized_body,
+            decided.request,
+            splices,
+            self._pseudonymizer,
+            tags=decided.policy.policy.targets[target.name].pseudonymize,
+            tenant=decided.view.tenant.id,
+        )
+        on_loop = len(decided.request.raw) <= _OFF_LOOP_BYTES
+        body = make() if on_loop else await asyncio.to_thread(make)
         return Permit(body, decided.verdict, decided.policy)
 
     def headers(self, exchange: Exchange, target: Target, span: Span) -> dict[str, str]:

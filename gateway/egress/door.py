@@ -9,7 +9,7 @@ import httpx
 from gateway.egress.body import OutboundBody
 from inference_protocol.errors import EgressRefused
 from routing_policies.policy.loader import LoadedPolicy
-from routing_policies.verdict import Verdict
+from routing_policies.verdict import Transform, Verdict
 
 PERMIT = "tidegate.permit"
 
@@ -63,5 +63,14 @@ class Door(httpx.AsyncBaseTransport):
         if permit.policy.digest != permit.verdict.policy_digest:
             raise EgressRefused(f"Nothing was sent to {self._target!r}: the verdict is of another policy.")
         promise = permit.policy.policy.targets.get(self._target)
-        if promise is None or permit.verdict.label.level > promise.clearance:
+        if promise is None:
+            raise EgressRefused(f"Nothing was sent to {self._target!r}: the policy does not name it.")
+        label = permit.verdict.label
+        if permit.body.transform is Transform.PSEUDONYMIZE:
+            label = label.without_findings(
+                permit.body.replaced.intersection(promise.pseudonymize), permit.policy.label_rules
+            )
+        if label.level > promise.clearance:
             raise EgressRefused(f"Nothing was sent to {self._target!r}: the label is above its clearance.")
+        if not all(map(promise.allows_tag, label.tags)):
+            raise EgressRefused(f"Nothing was sent to {self._target!r}: it may not be sent data with these tags.")

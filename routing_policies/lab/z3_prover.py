@@ -115,6 +115,8 @@ class _Encoder:
 
     def promises(self) -> Iterator[Any]:
         promise = self.loaded.policy.targets[self.target]
+        if promise.pseudonymize:
+            return
         yield self._scalar(LEVEL_NAME).value <= int(promise.clearance)
         allowed = promise.tags_allowed
         if allowed is None and promise.on_device:

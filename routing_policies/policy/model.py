@@ -102,6 +102,7 @@ class Target(Part):
 
     Attributes:
         tags_allowed: Tags that data sent there may carry. Left out, it is every tag on the edge and none elsewhere.
+        pseudonymize: Tags of findings that are replaced by tokens in what is sent there, and restored in the answer.
     """
 
     kind: Kind
@@ -109,6 +110,7 @@ class Target(Part):
     region: Text = ""
     quality: Share | None = None
     tags_allowed: tuple[Text, ...] | None = None
+    pseudonymize: tuple[Literal["pii", "phi", "pci", "secret"], ...] = ()
     retention_days: int | None = Field(default=None, ge=0)
     price: Price | None = None
     power: Power | None = None

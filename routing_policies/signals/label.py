@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Self
@@ -18,6 +18,11 @@ from inference_protocol.text_parts import UninspectableCause
 
 MAX_DECLARED_TAGS = 32
 _TAG = re.compile(r"[a-z0-9_-]{1,32}")
+# Text that a model reads as text. Elsewhere a value may be a key, a name, an address: a token would change its meaning.
+_SPOKEN = re.compile(
+    r"messages\[\d+\]\.(?:content(?:\[\d+\]\.text)?|reasoning(?:_content)?|refusal|"
+    r"(?:tool_calls\[\d+\]\.function|function_call)\.arguments)"
+)
 
 
 class DataClass(IntEnum):
@@ -139,6 +144,7 @@ class Label:
         default: What a request with none of these has.
         counts: Kind of finding to how many there are.
         causes: Why parts were not inspected.
+        fixed: Tags of findings that stand where no token can take their place.
     """
 
     default: DataClass
@@ -149,6 +155,7 @@ class Label:
     uninspected: Component = NOTHING
     counts: Mapping[str, int] = field(default_factory=dict)
     causes: frozenset[UninspectableCause] = frozenset()
+    fixed: frozenset[str] = frozenset()
 
     @property
     def components(self) -> tuple[Component, ...]:
@@ -165,10 +172,20 @@ class Label:
         """Every tag that any component carries."""
         return frozenset().union(*(c.tags for c in self.components))
 
+    def without_findings(self, tags: Collection[str], rules: LabelRules) -> Label:
+        """Return the label with findings of these tags replaced, where they can be. Nothing else moves."""
+        left = self.findings.tags.difference(tags) | self.fixed
+        return replace(self, findings=Component(max(map(rules.of_tag, left), default=None), left))
+
     @property
     def kept_for_later_turns(self) -> Component:
         """What later turns of the conversation inherit: all that a scan of them could not find again."""
         return Component.join((self.declared, self.key, self.taint))
+
+
+def is_spoken(path: str) -> bool:
+    """Whether a part of a request is text that is said, so that a token can take a value's place in it."""
+    return _SPOKEN.fullmatch(path) is not None
 
 
 def parse_label_headers(headers: Mapping[str, str]) -> Component:
@@ -200,6 +217,7 @@ def label_of(rules: LabelRules, *, declared: Component, key: Component, taint: C
         uninspected=Component(max(map(rules.of_cause, scan.causes), default=None)),
         counts=Counter(finding.kind for finding in scan.findings),
         causes=scan.causes,
+        fixed=frozenset(f.tag for f in scan.findings if not is_spoken(f.path)),
     )
 
 

@@ -1,0 +1,20 @@
+"""What a transform changes of a label: the one answer that eligibility, the scores and the door share."""
+
+from __future__ import annotations
+
+from routing_policies.policy.model import Target
+from routing_policies.signals.label import Label, LabelRules
+from routing_policies.verdict import Transform
+
+
+def transform_for(promise: Target, label: Label) -> Transform:
+    """Return what is done to a request with this label before it is sent to a target."""
+    replaced = label.findings.tags.intersection(promise.pseudonymize)
+    return Transform.PSEUDONYMIZE if replaced else Transform.NONE
+
+
+def label_as_sent(promise: Target, label: Label, rules: LabelRules) -> Label:
+    """Return the label of what a target is sent: the request's own, less the findings that are replaced."""
+    if transform_for(promise, label) is Transform.NONE:
+        return label
+    return label.without_findings(promise.pseudonymize, rules)

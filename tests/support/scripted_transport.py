@@ -1,0 +1,160 @@
+"""Targets whose connections are a script: everything that was opened is on a list, and no socket is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+
+import httpx
+
+from gateway.egress.control import ControlDoor
+from gateway.egress.door import Door
+from gateway.egress.endpoint import Endpoint
+from gateway.settings import TargetProtocol, TargetSettings
+from gateway.targets.target import Target
+from routing_policies.snapshot import Health
+from tests.support.scripted_runtime import DONE_EVENT, MODEL, event
+
+Act = Callable[[httpx.Request], httpx.Response]
+
+
+@dataclass
+class Sent:
+    """One request as it would have gone out."""
+
+    target: str
+    url: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class Stream(httpx.AsyncByteStream):
+    """A body in these chunks, which may end with a failure."""
+
+    def __init__(self, *chunks: bytes, then: Exception | None = None) -> None:
+        self._chunks = chunks
+        self._then = then
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for chunk in self._chunks:
+            yield chunk
+        if self._then is not None:
+            raise self._then
+
+
+@dataclass
+class ScriptedTransport(httpx.AsyncBaseTransport):
+    """Answers each request by the next act of its script, and by the last one from then on."""
+
+    target: str
+    script: Sequence[Act]
+    sent: list[Sent]
+    on_sent: Callable[[], None] = lambda: None
+    acts: int = field(default=0)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.sent.append(Sent(self.target, str(request.url), dict(request.headers), request.read()))
+        self.on_sent()
+        act = self.script[min(self.acts, len(self.script) - 1)]
+        self.acts += 1
+        return act(request)
+
+
+def answers(request: httpx.Request) -> httpx.Response:
+    """Answer as asked, streamed or not."""
+    if json.loads(request.read()).get("stream"):
+        chunks = [event(role="assistant", content=""), event(content="fine"), event(finish_reason="stop"), DONE_EVENT]
+        return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=Stream(*chunks))
+    message = {"role": "assistant", "content": "fine"}
+    body = {"model": MODEL, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+    return _json(200, body)
+
+
+def refuses_connection(request: httpx.Request) -> httpx.Response:
+    raise httpx.ConnectError("refused", request=request)
+
+
+def hangs_up(request: httpx.Request) -> httpx.Response:
+    raise httpx.RemoteProtocolError("closed", request=request)
+
+
+def says_500(_: httpx.Request) -> httpx.Response:
+    return _json(500, {"error": {"message": "broken"}})
+
+
+def says_429(_: httpx.Request) -> httpx.Response:
+    return _json(429, {"error": {"message": "busy"}})
+
+
+def says_400(_: httpx.Request) -> httpx.Response:
+    return _json(400, {"error": {"message": "wrong"}})
+
+
+def redirects(_: httpx.Request) -> httpx.Response:
+    return httpx.Response(307, headers={"location": "http://elsewhere.invalid/"}, stream=Stream())
+
+
+def ends_before_content(_: httpx.Request) -> httpx.Response:
+    return _stream(event(role="assistant", content=""))
+
+
+def breaks_before_content(_: httpx.Request) -> httpx.Response:
+    return _stream(event(role="assistant", content=""), then=httpx.ReadError("reset"))
+
+
+def breaks_after_content(_: httpx.Request) -> httpx.Response:
+    return _stream(event(content="fi"), then=httpx.ReadError("reset"))
+
+
+def sends_an_error_event(_: httpx.Request) -> httpx.Response:
+    return _stream(b'data: {"error": {"message": "overloaded"}}\n\n')
+
+
+def sends_html(_: httpx.Request) -> httpx.Response:
+    return httpx.Response(200, headers={"content-type": "text/html"}, stream=Stream(b"<html>sign in</html>"))
+
+
+FAULTS: tuple[Act, ...] = (
+    refuses_connection,
+    hangs_up,
+    says_500,
+    says_429,
+    says_400,
+    redirects,
+    ends_before_content,
+    breaks_before_content,
+    breaks_after_content,
+    sends_an_error_event,
+    sends_html,
+)
+
+
+def scripted_target(
+    name: str,
+    script: Sequence[Act],
+    sent: list[Sent],
+    *,
+    protocol: TargetProtocol = TargetProtocol.OPENAI,
+    health: Health = Health.UP,
+    on_sent: Callable[[], None] = lambda: None,
+) -> Target:
+    """A target behind its real door, with the script where the connections would be."""
+    address = f"http://{name}.invalid"
+    settings = TargetSettings(endpoints=(address,), protocol=protocol, models={MODEL: MODEL})
+    endpoint = Endpoint.parse(address)
+    credential = {"authorization": f"Bearer credential-of-{name}"}
+    door = Door(name, ScriptedTransport(name, script, sent, on_sent))
+    control = ControlDoor(endpoint, ScriptedTransport(name, [refuses_connection], []), credential)
+    target = Target(name, settings, endpoint, credential, door, control)
+    target.health = health
+    return target
+
+
+def _json(status: int, body: object) -> httpx.Response:
+    headers = {"content-type": "application/json"}
+    return httpx.Response(status, headers=headers, stream=Stream(json.dumps(body).encode()))
+
+
+def _stream(*chunks: bytes, then: Exception | None = None) -> httpx.Response:
+    return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=Stream(*chunks, then=then))
