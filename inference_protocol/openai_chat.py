@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from inference_protocol import fields
+from inference_protocol.capability import further_parameters
 from inference_protocol.conversation import ROLES
 from inference_protocol.errors import ForbiddenField, InvalidField
 from inference_protocol.json_body import parse_object
@@ -125,10 +126,15 @@ def _needs(tree: Mapping[str, Any], n: int) -> Needs:
         for part in message["content"]
     }
     return Needs(
-        tools=bool(tools) and tree.get("tool_choice") != "none",
+        tools=(bool(tools) and tree.get("tool_choice") != "none") or any(map(_is_tool_turn, tree["messages"])),
         schema=response_format is not None and response_format.get("type") != "text",
         images="image_url" in kinds,
         audio="input_audio" in kinds,
-        logprobs=fields.boolean(tree, "logprobs"),
+        logprobs=fields.boolean(tree, "logprobs") or bool(tree.get("top_logprobs")),
         n=n,
+        parameters=further_parameters(tree),
     )
+
+
+def _is_tool_turn(message: Mapping[str, Any]) -> bool:
+    return message["role"] in ("tool", "function") or bool(message.get("tool_calls") or message.get("function_call"))

@@ -22,7 +22,12 @@ class Task(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Capabilities without which a target cannot answer as asked."""
+    """Capabilities without which a target cannot answer as asked.
+
+    Attributes:
+        tools: Tools are offered, or the history holds calls of some.
+        parameters: Those of `capability.FURTHER_PARAMETERS` that change the answer, sorted.
+    """
 
     tools: bool = False
     schema: bool = False
@@ -30,6 +35,7 @@ class Needs:
     audio: bool = False
     logprobs: bool = False
     n: int = 1
+    parameters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

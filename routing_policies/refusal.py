@@ -39,7 +39,8 @@ def refusal(verdict: Verdict, policy: LoadedPolicy) -> TidegateError:
         message = f"{_so_near(verdict, ExclusionKind.WINDOW)}. Shorten the prompt or lower `max_tokens`."
         return ContextLengthExceeded(message, param="messages", details=details)
     if ExclusionKind.CAPABILITY in kinds:
-        return CapabilityUnavailable(f"{_so_near(verdict, ExclusionKind.CAPABILITY)}.", details=details)
+        param = next((exclusion.field for exclusion in verdict.excluded.values() if exclusion.field), None)
+        return CapabilityUnavailable(f"{_so_near(verdict, ExclusionKind.CAPABILITY)}.", param=param, details=details)
     if not kinds & _BY_POLICY:
         message = "No target serves the model that `model` names; `GET /v1/models` lists those that are served."
         return UnknownModel(message, param="model", details=details)

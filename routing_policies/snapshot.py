@@ -47,6 +47,7 @@ class Capabilities:
     Attributes:
         served_model: The name the target knows the model by; `None` where it does not serve it.
         window: Most tokens of prompt and answer together; `None` where nobody has said.
+        parameters: Which of `capability.FURTHER_PARAMETERS` it knows.
     """
 
     served_model: str | None
@@ -57,6 +58,7 @@ class Capabilities:
     audio: bool = False
     logprobs: bool = False
     max_n: int = 1
+    parameters: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

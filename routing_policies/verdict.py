@@ -48,11 +48,13 @@ class Exclusion:
     Attributes:
         rule: The constraint's id where one decided.
         detail: One clause for a person, without any content of the request.
+        field: The field of the request that asks for what it cannot do.
     """
 
     kind: ExclusionKind
     detail: str
     rule: str | None = None
+    field: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

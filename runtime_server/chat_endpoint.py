@@ -14,9 +14,9 @@ from starlette.types import Receive, Scope, Send
 from inference_protocol.errors import Draining, UnknownModel
 from inference_protocol.openai_chat import parse_chat
 from inference_protocol.request import InferenceRequest
-from inference_protocol.runtime_state import RuntimeState
+from inference_protocol.runtime_state import ServedModel
 from observability import server_span
-from runtime_server import admission, generation_spans
+from runtime_server import chat_job, generation_spans
 from runtime_server.answer import Answer, GenerationCancelled, NothingToGenerate
 from runtime_server.chat_model import ChatModel
 from runtime_server.engine import Generation, GenerationJob
@@ -87,7 +87,7 @@ class ChatEndpoint:
         raw = await read_body(scope, receive, max_bytes=self._limits.body_bytes, timeout_s=self._limits.body_timeout_s)
         request = parse_chat(raw)
         async with watched_client(receive) as client:
-            job = await self._job(request, scope[REQUEST_ID_KEY], budget, state)
+            job = await self._job(request, scope[REQUEST_ID_KEY], budget, state.models[0])
             if client.gone:
                 raise ClientDisconnect
             span = server_span(scope)
@@ -113,11 +113,11 @@ class ChatEndpoint:
                     )
 
     async def _job(
-        self, request: InferenceRequest, request_id: str, budget: LatencyBudget, state: RuntimeState
+        self, request: InferenceRequest, request_id: str, budget: LatencyBudget, served: ServedModel
     ) -> GenerationJob:
         if request.model != self._model.name:
             raise UnknownModel(f"This runtime serves `{self._model.name}` alone.", param="model")
-        admission.refuse_unsupported(request)
+        chat_job.refuse_unsupported(request.needs, served)
         encode, messages = self._model.prompts.encode, request.tree["messages"]
         if len(request.raw) > self._limits.inline_body_bytes:
             prompt = await asyncio.to_thread(encode, messages)
@@ -126,16 +126,16 @@ class ChatEndpoint:
         return GenerationJob(
             request_id=request_id,
             prompt=prompt,
-            max_tokens=admission.output_tokens(
+            max_tokens=chat_job.output_tokens(
                 len(prompt),
                 request.output_cap,
-                window=state.models[0].window,
+                window=served.window,
                 default=self._limits.default_max_tokens,
             ),
             sampling=request.sampling,
             stop_tokens=self._model.stop_tokens,
             deadline=budget.deadline if budget.truncate else None,
-            cache_salt=admission.cache_salt(request.tree),
+            cache_salt=chat_job.cache_salt(request.tree),
         )
 
     @contextlib.contextmanager

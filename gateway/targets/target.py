@@ -10,6 +10,7 @@ from gateway.egress.control import ControlDoor
 from gateway.egress.door import Door
 from gateway.egress.endpoint import Endpoint
 from gateway.settings import TargetProtocol, TargetSettings
+from inference_protocol.capability import FURTHER_PARAMETERS
 from inference_protocol.runtime_state import RuntimeState, RuntimeStatus, ServedModel
 from routing_policies.latency_model import Observations
 from routing_policies.snapshot import Capabilities, Health
@@ -98,13 +99,19 @@ class Target:
                 window=told.window,
                 tools=told.tools,
                 json_schema=told.json_schema,
+                images=told.images,
+                audio=told.audio,
                 logprobs=told.logprobs,
                 max_n=told.max_n,
+                parameters=told.parameters,
             )
         if self.settings.protocol is TargetProtocol.TIDEGATE:
             return Capabilities(served)
         can: Mapping[str, bool] = self.settings.capabilities.model_dump()
-        return Capabilities(served, window=self.settings.window, max_n=self.settings.max_n, **can)
+        # Who speaks OpenAI's protocol knows its parameters, or says itself which it does not.
+        return Capabilities(
+            served, self.settings.window, max_n=self.settings.max_n, parameters=FURTHER_PARAMETERS, **can
+        )
 
     def _served(self, name: str) -> ServedModel | None:
         if self.state is None:

@@ -146,3 +146,14 @@ async def test_a_body_that_never_comes_does_not_keep_its_place(house: HouseFacto
         assert (await h.gateway.chat()).status_code == 200
         writer.close()
         await writer.wait_closed()
+
+
+async def test_a_parameter_that_no_target_knows_is_refused_by_name_before_anything_is_asked(
+    house: HouseFactory,
+) -> None:
+    async with house() as h:
+        for parameter, value in [("logit_bias", {"5": -100}), ("presence_penalty", 0.5)]:
+            content = body(**{parameter: value})
+            error = (await h.gateway.client.post("/v1/chat/completions", content=content)).json()["error"]
+            assert (error["code"], error["param"]) == ("capability_unavailable", parameter)
+        assert not [*h.edge.posts, *h.cloud.posts]

@@ -37,6 +37,11 @@ def test_fields_that_nobody_knows_pass_untouched() -> None:
         ({"response_format": {"type": "json_schema"}}, Needs(schema=True)),
         ({"response_format": {"type": "text"}}, Needs()),
         ({"logprobs": True, "n": 3}, Needs(logprobs=True, n=3)),
+        ({"top_logprobs": 2}, Needs(logprobs=True)),
+        ({"min_p": 0.1, "logit_bias": {"5": -100}}, Needs(parameters=("logit_bias", "min_p"))),
+        ({"presence_penalty": 0, "frequency_penalty": 0.0, "logit_bias": {}, "repetition_penalty": 1.0}, Needs()),
+        ({"messages": [{"role": "tool", "content": "4", "tool_call_id": "c"}]}, Needs(tools=True)),
+        ({"messages": [{"role": "assistant", "tool_calls": [{"id": "c"}]}]}, Needs(tools=True)),
         (
             {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
             Needs(images=True),

@@ -94,6 +94,7 @@ def test_a_requirement_excludes_the_targets_that_do_not_fulfil_it(section: str, 
         (Needs(audio=True), {"audio": True}),
         (Needs(logprobs=True), {"logprobs": True}),
         (Needs(n=3), {"max_n": 3}),
+        (Needs(parameters=("logit_bias", "min_p")), {"parameters": frozenset({"logit_bias", "min_p"})}),
     ],
 )
 def test_a_target_that_cannot_do_what_is_needed_is_not_eligible(

@@ -94,6 +94,12 @@ def test_what_no_target_that_may_answer_can_do_is_named(make: SimpleNamespace) -
     )
 
 
+def test_a_parameter_that_nobody_knows_is_named_as_the_field_at_fault(make: SimpleNamespace) -> None:
+    error = refused(make.policy(), make.view(needs=Needs(parameters=("logit_bias",))), make.snapshot())
+    assert (type(error), error.param) == (CapabilityUnavailable, "logit_bias")
+    assert "`edge` cannot do `logit_bias`" in error.message
+
+
 def test_a_model_that_nobody_serves_is_unknown_whatever_the_label(make: SimpleNamespace) -> None:
     snapshot = make.snapshot(*(make.target(name, Health.DOWN, served_model=None) for name in ("edge", "cloud")))
     error = refused(make.policy(), make.view(DataClass.RESTRICTED), snapshot)

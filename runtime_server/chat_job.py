@@ -1,51 +1,24 @@
-"""What this runtime takes on: requests it can answer as asked, cut to the model's window."""
+"""From a chat request and its prompt to what the engine is asked for, cut to the model's window."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from inference_protocol.capability import unmet
 from inference_protocol.errors import CapabilityUnavailable, ContextLengthExceeded, InvalidField
-from inference_protocol.request import InferenceRequest
-
-# Parameters that would change the answer and that no engine here knows yet, with their values that change nothing.
-_WITHOUT_EFFECT: Mapping[str, tuple[Any, ...]] = {
-    "frequency_penalty": (0,),
-    "logit_bias": ({},),
-    "min_p": (0,),
-    "presence_penalty": (0,),
-    "repetition_penalty": (1,),
-    "top_logprobs": (0,),
-}
+from inference_protocol.request import Needs
+from inference_protocol.runtime_state import ServedModel
 
 
-def refuse_unsupported(request: InferenceRequest) -> None:
+def refuse_unsupported(needs: Needs, model: ServedModel) -> None:
     """Refuse what would otherwise have to be ignored.
 
     Raises:
-        CapabilityUnavailable: The request needs what this runtime cannot do; `param` names it.
+        CapabilityUnavailable: The request needs what the model cannot do here; `param` names the field.
     """
-    needs = request.needs
-    tree = request.tree
-    missing = [
-        (needs.tools or any(_is_tool_turn(message) for message in tree["messages"]), "tools", "Tool calls are"),
-        (needs.schema, "response_format", "Output formats other than text are"),
-        (needs.logprobs, "logprobs", "Log probabilities are"),
-        (needs.images, "messages", "Images are"),
-        (needs.audio, "messages", "Audio is"),
-        (needs.n > 1, "n", "More than one choice is"),
-    ]
-    missing += [
-        (tree.get(name) is not None and tree[name] not in neutral, name, f"`{name}` is")
-        for name, neutral in _WITHOUT_EFFECT.items()
-    ]
-    for needed, param, what in missing:
-        if needed:
-            raise CapabilityUnavailable(f"{what} not available from this runtime.", param=param)
-
-
-def _is_tool_turn(message: Mapping[str, Any]) -> bool:
-    return message["role"] in ("tool", "function") or bool(message.get("tool_calls") or message.get("function_call"))
+    for field, what in unmet(needs, model):
+        raise CapabilityUnavailable(f"This runtime cannot do {what}.", param=field)
 
 
 def output_tokens(prompt_tokens: int, asked: int | None, *, window: int, default: int) -> int:
