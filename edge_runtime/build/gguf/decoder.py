@@ -88,26 +88,46 @@ class _Decoder:
     def _attend(self, index: int, layer: LayerWeights, normal: str, lengths: tuple[str, str]) -> str:
         shape, name = self._shape, f"layer{index}"
         qkv = [self._multiplier.project(part, normal, f"{name}.{part.name}") for part in layer.qkv]
-        norms = {"qk_norm_epsilon": shape.epsilon} if layer.query_norm else {}
+        if layer.query_norm is not None and layer.key_norm is not None:
+            query, key, value = qkv if len(qkv) == 3 else self._cut(name, qkv[0])
+            query = self._normalize_heads(f"{name}.query", query, layer.query_norm, shape.heads)
+            key = self._normalize_heads(f"{name}.key", key, layer.key_norm, shape.kv_heads)
+            qkv = [query, key, value]
         attended = self._nodes.add_contrib(
             "GroupQueryAttention",
             f"{name}.attended",
             *(qkv if len(qkv) == 3 else (qkv[0], None, None)),
             *(f"past_key_values.{index}.key", f"past_key_values.{index}.value"),
             *(*lengths, self._weights.cosines, self._weights.sines),
-            *((None, None, None, None, None, layer.query_norm, layer.key_norm) if layer.query_norm else ()),
             outputs=(f"{name}.attended", f"present.{index}.key", f"present.{index}.value"),
             num_heads=shape.heads,
             kv_num_heads=shape.kv_heads,
             do_rotary=1,
-            **norms,
         )
         return self._multiplier.project(layer.output, attended, f"{name}.output")
+
+    def _cut(self, name: str, qkv: str) -> tuple[str, str, str]:
+        """Return queries, keys and values, which were computed as one."""
+        shape = self._shape
+        heads = np.array([shape.heads, shape.kv_heads, shape.kv_heads], np.int64)
+        sizes = self._nodes.constant("qkv_sizes", heads * shape.head_size)
+        query, key, value = (f"{name}.{part}" for part in ("query", "key", "value"))
+        self._nodes.split(qkv, axis=-1, into=(query, key, value), sizes=sizes)
+        return query, key, value
+
+    def _normalize_heads(self, name: str, value: str, norm: str, heads: int) -> str:
+        # `GroupQueryAttention` could do this itself, but not on the CPU.
+        size = self._shape.head_size
+        by_head = self._nodes.constant(f"{heads}_heads", np.array([0, 0, heads, size], np.int64))
+        cut = self._nodes.add("Reshape", f"{name}.by_head", value, by_head)
+        normal = self._nodes.add("SimplifiedLayerNormalization", f"{name}.normal", cut, norm, **self._norm(), axis=-1)
+        flat = self._nodes.constant(f"{heads}_heads_flat", np.array([0, 0, heads * size], np.int64))
+        return self._nodes.add("Reshape", f"{name}.normalized", normal, flat)
 
     def _feed_forward(self, index: int, layer: LayerWeights, normal: str) -> str:
         name = f"layer{index}.feed_forward"
         parts = [self._multiplier.project(part, normal, f"{name}.{part.name}") for part in layer.gate_up]
-        gate, up = parts if len(parts) == 2 else self._nodes.split(f"{name}.halves", parts[0], axis=-1)
+        gate, up = parts if len(parts) == 2 else self._nodes.halve(f"{name}.halves", parts[0], axis=-1)
         opened = self._nodes.add_contrib("QuickGelu", f"{name}.opened", gate, alpha=1.0)  # which is SiLU
         return self._multiplier.project(layer.down, self._nodes.add("Mul", f"{name}.gated", opened, up), f"{name}.down")
 

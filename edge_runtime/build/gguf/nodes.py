@@ -34,11 +34,15 @@ class Nodes:
         """Add an operator of ONNX Runtime's own; its outputs are `outputs`, or one that is called `name`."""
         return self._add("com.microsoft", kind, name, inputs, outputs or (name,), attributes)
 
-    def split(self, name: str, value: str, axis: int) -> tuple[str, str]:
+    def halve(self, name: str, value: str, axis: int) -> tuple[str, str]:
         """Cut a value in halves."""
         halves = (f"{name}.first", f"{name}.second")
         self._add("", "Split", name, (value,), halves, {"axis": axis, "num_outputs": 2})
         return halves
+
+    def split(self, value: str, axis: int, into: tuple[str, ...], sizes: str) -> None:
+        """Cut a value in parts of different sizes, given by a constant."""
+        self._add("", "Split", f"{into[0]}.split", (value, sizes), into, {"axis": axis})
 
     def constant(self, name: str, value: NDArray[Any] | int | float) -> str:
         """Return the name of a small constant; the same name stands for the same value."""
