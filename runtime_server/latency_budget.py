@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from starlette.types import Scope
 
 from inference_protocol import headers
+from inference_protocol.budgets import TRUNCATE, read_budget_ms
 from inference_protocol.errors import InvalidHeader
 from serving.http_request import header
-
-TRUNCATE = "truncate"
-_MAX_BUDGET_MS = 86_400_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +41,5 @@ def latency_budget(scope: Scope, now: float) -> LatencyBudget:
     raw = header(scope, headers.LATENCY_BUDGET_MS)
     if raw is None:
         return LatencyBudget(None, truncate=False)
-    try:
-        left_ms = float(raw)
-    except ValueError:
-        left_ms = math.nan
-    if not 0 <= left_ms <= _MAX_BUDGET_MS:
-        raise InvalidHeader(
-            f"`{headers.LATENCY_BUDGET_MS}` must be a number of milliseconds from 0 to {_MAX_BUDGET_MS:.0f}.",
-            param=headers.LATENCY_BUDGET_MS,
-        )
+    left_ms = read_budget_ms(headers.LATENCY_BUDGET_MS, raw)
     return LatencyBudget(now + left_ms / 1000, truncate=late == TRUNCATE)

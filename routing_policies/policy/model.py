@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, StringConstraints, model_validator
 
+from inference_protocol import budgets
 from inference_protocol.text_parts import UninspectableCause
 from routing_policies.signals.label import DataClass
 from routing_policies.snapshot import Health
@@ -33,7 +34,7 @@ class Late(StrEnum):
     """What happens to an answer that runs past its budget once content flows, or that is unlikely to make it."""
 
     FINISH = "finish"
-    TRUNCATE = "truncate"
+    TRUNCATE = budgets.TRUNCATE
     REFUSE = "refuse"
 
 

@@ -19,10 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from inference_protocol import headers as names
-from inference_protocol.errors import InvalidHeader
+from inference_protocol.budgets import budget_refused, read_budget_ms, within_bounds
 
-MAX_BUDGET_MS = 7 * 24 * 3600 * 1000
-_DECIMAL = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
 _GRPC_TIMEOUT = re.compile(r"([0-9]{1,8})([HMSmun])")
 # gRPC over HTTP/2, "Timeout": hours, minutes, seconds, milli-, micro- and nanoseconds, here in milliseconds.
 _GRPC_UNIT_MS = {"H": 3_600_000.0, "M": 60_000.0, "S": 1000.0, "m": 1.0, "u": 1e-3, "n": 1e-6}
@@ -99,22 +97,13 @@ def _smallest(*budgets_ms: float | None, default: float | None = None) -> float 
 
 
 def _milliseconds(headers: Mapping[str, str], name: str) -> float | None:
-    return _decimal_ms(headers, name, 1.0, "milliseconds")
+    value = headers.get(name)
+    return None if value is None else read_budget_ms(name, value)
 
 
 def _seconds(headers: Mapping[str, str], name: str) -> float | None:
-    return _decimal_ms(headers, name, 1000.0, "seconds")
-
-
-def _decimal_ms(headers: Mapping[str, str], name: str, unit_ms: float, unit: str) -> float | None:
     value = headers.get(name)
-    if value is None:
-        return None
-    accepted = f"a decimal number of {unit}"
-    match = _DECIMAL.fullmatch(value.strip())
-    if match is None:
-        raise _refusal(name, accepted)
-    return _within_bounds(float(match[0]) * unit_ms, name, accepted)
+    return None if value is None else read_budget_ms(name, value, unit_ms=1000.0, unit="seconds")
 
 
 def _grpc_timeout(headers: Mapping[str, str]) -> float | None:
@@ -124,15 +113,5 @@ def _grpc_timeout(headers: Mapping[str, str]) -> float | None:
     accepted = "1 to 8 digits and a unit, one of H M S m u n"
     match = _GRPC_TIMEOUT.fullmatch(value.strip())
     if match is None:
-        raise _refusal(names.GRPC_TIMEOUT, accepted)
-    return _within_bounds(int(match[1]) * _GRPC_UNIT_MS[match[2]], names.GRPC_TIMEOUT, accepted)
-
-
-def _within_bounds(budget_ms: float, name: str, accepted: str) -> float:
-    if not 0.0 < budget_ms <= MAX_BUDGET_MS:
-        raise _refusal(name, accepted)
-    return budget_ms
-
-
-def _refusal(name: str, accepted: str) -> InvalidHeader:
-    return InvalidHeader(f"`{name}` must be {accepted}, above zero and at most seven days.", param=name)
+        raise budget_refused(names.GRPC_TIMEOUT, accepted)
+    return within_bounds(int(match[1]) * _GRPC_UNIT_MS[match[2]], names.GRPC_TIMEOUT, accepted)

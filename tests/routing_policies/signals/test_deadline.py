@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inference_protocol.budgets import MAX_BUDGET_MS
 from inference_protocol.errors import InvalidHeader
-from routing_policies.signals.deadline import MAX_BUDGET_MS, Deadline, DeadlineDefaults, parse_deadline
+from routing_policies.signals.deadline import Deadline, DeadlineDefaults, parse_deadline
 
 NONE = DeadlineDefaults()
 RECEIVED_AT = 1000.0
