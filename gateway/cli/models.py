@@ -33,7 +33,7 @@ def import_model(
 ) -> None:
     """Import a GGUF file without loss; needs the `build` extra."""
     models_dir = settings_or_fail(settings_file).models_dir
-    options = [*(["--name", name] if name else []), *(["--force"] if force else [])]
+    options = [*([] if name is None else [f"--name={name}"]), *(["--force"] if force else [])]
     _become_the_build("import", *options, "--models-dir", str(models_dir), "--", str(file))
 
 
