@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from opentelemetry.trace import SpanKind, Tracer
+from opentelemetry.util.types import Attributes, AttributeValue
 
 import observability
 from gateway.answer import Answer
@@ -115,26 +116,32 @@ class Pipeline:
         return self._targets.snapshot(view.model, view.size, view.output_cap, now=self._clock(), seed=self._new_seed())
 
     def _trace_decision(self, exchange: Exchange, decided: Decided, started_ns: int) -> None:
-        verdict = decided.verdict
-        span = observability.child(
-            self._tracer,
-            exchange.span,
-            f"route {decided.policy.policy.name}",
-            SpanKind.INTERNAL,
-            started_ns,
-            {
-                names.POLICY_NAME: decided.policy.policy.name,
-                names.POLICY_DIGEST: decided.policy.digest,
-                names.LABEL_CLASS: verdict.label.level.word,
-                names.LABEL_TAGS: sorted(verdict.label.tags),
-                names.TARGET: verdict.eligible[0].target if verdict.eligible else "none",
-                names.REASON: verdict.reason,
-                names.SCORE_LATENCY: verdict.scores.latency,
-                names.SCORE_PRIVACY: verdict.scores.privacy,
-                names.SCORE_SIZE: verdict.scores.size,
-            },
-        )
-        span.end()
+        name = f"route {decided.policy.policy.name}"
+        attributes = _of_decision(decided)
+        observability.child(self._tracer, exchange.span, name, SpanKind.INTERNAL, started_ns, attributes).end()
+
+
+def _of_decision(decided: Decided) -> Attributes:
+    """What its span tells of a decision; budgets as they were when the request came."""
+    verdict, deadline = decided.verdict, decided.view.deadline
+    first = verdict.eligible[0].target if verdict.eligible else None
+    prediction = decided.snapshot.targets[first].prediction if first is not None else None
+    found: dict[str, AttributeValue | None] = {
+        names.POLICY_NAME: decided.policy.policy.name,
+        names.POLICY_DIGEST: decided.policy.digest,
+        names.LABEL_CLASS: verdict.label.level.word,
+        names.LABEL_TAGS: sorted(verdict.label.tags),
+        names.TARGET: first or "none",
+        names.REASON: verdict.reason,
+        names.SCORE_LATENCY: verdict.scores.latency,
+        names.SCORE_PRIVACY: verdict.scores.privacy,
+        names.SCORE_SIZE: verdict.scores.size,
+        names.BUDGET_TOTAL_MS: deadline.remaining_total_ms(deadline.received_at),
+        names.BUDGET_TTFT_MS: deadline.remaining_first_content_ms(deadline.received_at),
+        names.PREDICTED_TTFT_MS: prediction and prediction.ttft_ms,
+        names.PREDICTED_TOTAL_MS: prediction and prediction.total_ms,
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 @contextmanager
