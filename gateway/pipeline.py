@@ -138,8 +138,8 @@ def _of_decision(decided: Decided) -> Attributes:
         names.SCORE_SIZE: verdict.scores.size,
         names.BUDGET_TOTAL_MS: deadline.remaining_total_ms(deadline.received_at),
         names.BUDGET_TTFT_MS: deadline.remaining_first_content_ms(deadline.received_at),
-        names.PREDICTED_TTFT_MS: prediction and prediction.ttft_ms,
-        names.PREDICTED_TOTAL_MS: prediction and prediction.total_ms,
+        names.PREDICTED_TTFT_MS: prediction.ttft_ms if prediction else None,
+        names.PREDICTED_TOTAL_MS: prediction.total_ms if prediction else None,
     }
     return {name: value for name, value in found.items() if value is not None}
 

@@ -63,6 +63,15 @@ def argument_parser(program: str, description: str, *, default_port: int | None 
     parser = argparse.ArgumentParser(program, description=description)
     parser.add_argument("--model-dir", type=Path, required=True, metavar="DIR", help="folder of the model to serve")
     parser.add_argument("--model-name", required=True, metavar="NAME", help="the name that requests ask for")
+    _add_place(parser, default_port)
+    _add_load(parser)
+    telemetry = parser.add_argument_group("telemetry")
+    telemetry.add_argument("--trace-dir", type=Path, metavar="DIR", help="folder for traces as JSON lines")
+    telemetry.add_argument("--otlp-endpoint", metavar="URL", help="OTLP/HTTP collector, such as http://127.0.0.1:4318")
+    return parser
+
+
+def _add_place(parser: argparse.ArgumentParser, default_port: int | None) -> None:
     where = parser.add_argument_group("where it listens")
     place = where.add_mutually_exclusive_group(required=default_port is None)
     place.add_argument("--socket", type=Path, metavar="PATH", help="a Unix socket, for this user alone")
@@ -82,6 +91,9 @@ def argument_parser(program: str, description: str, *, default_port: int | None 
         metavar="FILE",
         help="file with the token that callers must send as `authorization: Bearer ...`",
     )
+
+
+def _add_load(parser: argparse.ArgumentParser) -> None:
     load = parser.add_argument_group("load")
     load.add_argument(
         "--waiting-limit",
@@ -104,10 +116,6 @@ def argument_parser(program: str, description: str, *, default_port: int | None 
         metavar="S",
         help="seconds that running requests have to finish after SIGTERM or Ctrl-C (default: %(default)s)",
     )
-    telemetry = parser.add_argument_group("telemetry")
-    telemetry.add_argument("--trace-dir", type=Path, metavar="DIR", help="folder for traces as JSON lines")
-    telemetry.add_argument("--otlp-endpoint", metavar="URL", help="OTLP/HTTP collector, such as http://127.0.0.1:4318")
-    return parser
 
 
 def at_least(least: int) -> Callable[[str], int]:

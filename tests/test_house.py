@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PACKAGES = PROJECT["tool"]["mypy"]["packages"]
 MAX_LINES = 400
+MAX_FUNCTION_LINES = 40
 
 # Where everything may be caught, and what happens to it there.
 CATCH_ALLS = {
@@ -26,6 +27,9 @@ CATCH_ALLS = {
     "runtime_server/lifecycle.py": "supervises loading: the runtime is failed, and says so",
     "runtime_server/request_boundary.py": "the top handler: the caller gets `internal_error`",
 }
+
+# Longer than a function may be, and why it reads better whole.
+LONG_FUNCTIONS = {"gateway/app.py: create_app": "the wiring, on one screen"}
 
 CONTAINERS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 STATEFUL = re.compile(
@@ -117,6 +121,28 @@ def test_no_file_is_longer_than_a_reader_can_hold() -> None:
     lengths = {path: len((ROOT / path).read_text(encoding="utf-8").splitlines()) for path, _ in sources(*PACKAGES)}
 
     assert not {path: length for path, length in lengths.items() if length > MAX_LINES}
+
+
+def test_no_function_is_longer_than_a_screen_but_those_with_a_reason() -> None:
+    long = {
+        f"{path}: {node.name}"
+        for path, tree in sources(*PACKAGES)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and _code_lines(node) >= MAX_FUNCTION_LINES
+    }
+
+    assert long == set(LONG_FUNCTIONS)
+
+
+def _code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of a function without its docstring, from its `def` to its end."""
+    assert function.end_lineno is not None
+    lines = function.end_lineno - function.lineno + 1
+    if ast.get_docstring(function) is None:
+        return lines
+    docstring = function.body[0]
+    assert docstring.end_lineno is not None
+    return lines - (docstring.end_lineno - docstring.lineno + 1)
 
 
 def test_everything_is_caught_only_where_that_has_a_reason() -> None:
