@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> str:
     if os.getppid() != int(parent):
         return "its parent ended before it had begun"
     try:
-        os.execvp(program[0], program)  # noqa: S606 - no shell is wanted
+        os.execvp(program[0], program)  # noqa: S606  # no shell is wanted
     except OSError as error:
         return f"{program[0]}: {error.strerror}"
 

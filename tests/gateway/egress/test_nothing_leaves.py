@@ -252,7 +252,7 @@ class House:
             }
         )
         scanner, calibration = self.measures
-        clock = lambda: 1000.0  # noqa: E731
+        clock = lambda: 1000.0  # noqa: E731  # reads best here
         tracer = NoOpTracer()
         outbound = Outbound(b"s" * 32, Pseudonymizer(scanner, KEYS), clock=clock)
         dispatcher = Dispatcher(targets, outbound, TimeoutSettings(), tracer, clock=clock, max_answer_bytes=1 << 20)

@@ -163,7 +163,7 @@ def test_a_scan_that_finds_less_than_it_did_refuses_the_target(monkeypatch: pyte
             return ScanResult() if Sighted.calls == 1 else SCANNER.scan(parts)
 
     with pytest.raises(EgressRefused, match="still holds email"):
-        Pseudonymizer(Sighted(), Keys(b"k" * 32)).replace(parse_chat(chat(EMAIL)), ("pii",), "t")  # type: ignore[arg-type]
+        Pseudonymizer(Sighted(), Keys(b"k" * 32)).replace(parse_chat(chat(EMAIL)), ("pii",), "t")  # type: ignore[arg-type]  # a stand-in
 
 
 def test_a_token_that_reads_as_a_secrets_value_does_not_count_as_one() -> None:
@@ -202,6 +202,9 @@ def test_no_kind_gives_a_token_that_is_found_to_be_something() -> None:
 
 def test_tokens_that_collide_are_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     real = pseudonyms._token
-    first = lambda key, attempt, *value: real(key, attempt, *value) if attempt else "EMAIL_AAAAAAAA"  # noqa: E731
+
+    def first(key: Any, attempt: int, *value: Any) -> Any:
+        return real(key, attempt, *value) if attempt else "EMAIL_AAAAAAAA"
+
     monkeypatch.setattr(pseudonyms, "_token", first)
     assert len(replaced(chat(f"{EMAIL} john@corp.com")).originals) == 2
