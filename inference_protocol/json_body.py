@@ -10,29 +10,38 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, NamedTuple, Never
 
 from inference_protocol.errors import MalformedBody
 from inference_protocol.strings import is_plain_name
 
 MAX_DEPTH = 64
+MAX_VALUES = 100_000
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]')
+# Up to the next mark that begins a value, over whole strings. Possessive, so that a failure costs one pass.
+_TO_NEXT_VALUE = re.compile(rb'[^"\[{,]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[{,]*+)*+[\[{,]', re.DOTALL)
 _OPENERS = (b"{", b"[")
 _CLOSERS = (b"}", b"]")
+_EXACT_IN_FLOATS = 2.0**53
+_LONGEST_NUMBER = 1e20  # a whole number beyond this is no identifier, and spelling it out could take gigabytes
 
 
 def parse_object(raw: bytes) -> dict[str, Any]:
     """Parse a body that must be one JSON object in UTF-8.
 
     Raises:
-        MalformedBody: Not UTF-8, not JSON, not an object, too deep (`MAX_DEPTH`), or an object names a key twice.
+        MalformedBody: Not UTF-8, not JSON, not an object, too deep (`MAX_DEPTH`), too many values (`MAX_VALUES`), or an
+            object names a key twice.
     """
+    if _has_more_values_than(MAX_VALUES, raw):
+        raise MalformedBody(f"The body holds more than {MAX_VALUES} JSON values.")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as exc:
         raise MalformedBody(f"The body is not UTF-8: byte {exc.start} cannot be decoded.") from None
     try:
-        tree = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        tree = json.loads(text, object_pairs_hook=_unique, parse_float=_number, parse_constant=_refuse_constant)
     except json.JSONDecodeError as exc:
         raise MalformedBody(f"The body is not JSON: {exc.msg} at line {exc.lineno}, column {exc.colno}.") from None
     except RecursionError:
@@ -117,6 +126,32 @@ def _top_level_members(raw: bytes) -> list[_Member]:
 def _empty_object(raw: bytes) -> tuple[bytes, bytes]:
     opening = raw.index(b"{") + 1
     return raw[:opening], raw[opening:]
+
+
+def _has_more_values_than(limit: int, raw: bytes) -> bool:
+    """Count values before any is built: each but the outermost stands behind a comma, or first in a list or object.
+
+    An empty list or object counts as two.
+    """
+    if raw.count(b",") + raw.count(b"[") + raw.count(b"{") < limit:
+        return False
+    at = 0
+    for _ in range(limit):  # marks inside strings made the quick count too high, or it is true
+        found = _TO_NEXT_VALUE.match(raw, at)
+        if found is None:
+            return False
+        at = found.end()
+    return True
+
+
+def _number(literal: str) -> float | int:
+    """Keep a whole number, however it is written, where a float would lose its last digits: it may be a card's."""
+    value = float(literal)
+    if not _EXACT_IN_FLOATS <= abs(value) < _LONGEST_NUMBER:
+        return value
+    exact = Decimal(literal)
+    whole = int(exact)
+    return whole if whole == exact else value
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

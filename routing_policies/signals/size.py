@@ -197,9 +197,13 @@ class _Prompt:
         said: list[str] = []
         carried: list[str] = []
         modalities: Counter[str] = Counter()
+        beneath = "\0"
         for part in parts:
             if isinstance(part.text, Uninspectable):
                 modalities[_MODALITY.get(part.text.cause, "blob")] += 1
+                beneath = f"{part.path}."
+            elif part.path.startswith(beneath):
+                continue  # it describes what is no text: no template renders it
             elif _SAID.fullmatch(part.path):
                 said.append(part.text)
                 modalities["text"] += 1
@@ -213,7 +217,8 @@ class _Prompt:
         yield from self.said
         yield from self.carried
         if self.tools:
-            yield json.dumps(self.tools, ensure_ascii=False)
+            # Half of a surrogate pair, which no tokenizer takes, may stand in what is serialised here.
+            yield json.dumps(self.tools, ensure_ascii=False).encode("utf-8", "replace").decode()
 
 
 def _around(request: InferenceRequest, modalities: Counter[str]) -> TokenInterval:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_protocol.errors import MalformedBody
-from inference_protocol.json_body import MAX_DEPTH, parse_object, splice
+from inference_protocol.json_body import MAX_DEPTH, MAX_VALUES, parse_object, splice
 
 scalars = st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(max_size=12)
 trees = st.recursive(
@@ -91,7 +91,7 @@ def test_splice_adds_and_removes_members(raw: bytes, values: dict[str, bytes | N
         (b'{"a": NaN}', "NaN is not a JSON number"),
         (b'{"a": ' + b"9" * 5000 + b"}", "too many digits"),
         (b'{"a":' + b"[" * MAX_DEPTH + b"]" * MAX_DEPTH + b"}", "nested deeper"),
-        (b'{"a":' + b"[" * 100_000, "nested deeper"),
+        (b'{"a":' + b"[" * 50_000, "nested deeper"),
     ],
 )
 def test_a_body_that_is_no_json_object_is_refused_with_its_reason(raw: bytes, says: str) -> None:
@@ -101,6 +101,44 @@ def test_a_body_that_is_no_json_object_is_refused_with_its_reason(raw: bytes, sa
 
 def test_nesting_up_to_the_limit_is_accepted() -> None:
     assert parse_object(b'{"a":' + b"[" * (MAX_DEPTH - 1) + b"]" * (MAX_DEPTH - 1) + b"}")
+
+
+@pytest.mark.parametrize("item", [b"[]", b'""', b"1000000", b'{"a":""}', b'",[{"'])
+def test_more_values_than_the_bound_are_refused_before_they_are_built(item: bytes) -> None:
+    def body(items: int) -> bytes:
+        return b'{"a":[' + b",".join([item] * items) + b"]}"
+
+    each = 2 if item.startswith((b"{", b"[")) else 1
+    assert parse_object(body((MAX_VALUES - 2) // each))  # the object and the list are values too
+    with pytest.raises(MalformedBody, match="more than 100000 JSON values"):
+        parse_object(body((MAX_VALUES - 2) // each + 1))
+
+
+def test_marks_inside_a_string_are_no_values() -> None:
+    assert parse_object(json.dumps({"a": '\\",[{' * MAX_VALUES}).encode())
+
+
+@pytest.mark.parametrize(
+    "raw", [b'{"a":"' + b"," * 300_000, b'{"a":"' + b',\\"' * 300_000, b'"' * 300_001 + b"," * MAX_VALUES]
+)
+def test_what_is_no_json_is_refused_as_such_however_many_marks_it_holds(raw: bytes) -> None:
+    with pytest.raises(MalformedBody, match="not JSON"):
+        parse_object(raw)
+
+
+@pytest.mark.parametrize(
+    ("literal", "value"),
+    [
+        (b"6304273733981234567.0", 6304273733981234567),
+        (b"6.304273733981234567e18", 6304273733981234567),
+        (b"4.111111111111111e15", 4111111111111111.0),
+        (b"1e300", 1e300),
+        (b"-0.25", -0.25),
+    ],
+)
+def test_a_whole_number_keeps_its_digits_however_it_is_written(literal: bytes, value: float) -> None:
+    read = parse_object(b'{"a":' + literal + b"}")["a"]
+    assert (read, type(read)) == (value, type(value))
 
 
 @pytest.mark.parametrize("raw", [b'{"a":1,"a":2}', b'{"a":1,"\\u0061":1}', b'{"x":[{"a":1,"a":1}]}'])

@@ -163,3 +163,11 @@ def test_the_likely_number_is_near_the_default_models_own_count(text: str, edge_
     counted = exact(found, measured, counter).tokens.likely
     assert measured.tokens.least <= counted <= measured.tokens.most
     assert measured.tokens.likely == pytest.approx(counted, rel=0.25)
+
+
+def test_half_a_surrogate_pair_can_be_counted_wherever_it_stands() -> None:
+    tool = {"type": "function", "function": {"name": "f", "description": "\ud800", "parameters": {"\udfff": "\udc00"}}}
+    raw = json.dumps({"model": "m", "messages": [{"role": "user", "content": "a\ud800"}], "tools": [tool]}).encode()
+    found = parse_chat(raw)
+    measured = measure(found, tuple(found.text_parts()), UNKNOWN)
+    assert exact(found, measured, BytePerToken()).tokens.likely > 0
