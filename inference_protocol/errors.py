@@ -29,6 +29,7 @@
     ├── UpstreamError                  502  a target failed; none is left that may answer
     │   ├── UpstreamUnreachable        502  no connection was made
     │   ├── UpstreamCut                502  the connection ended in the middle of an answer
+    │   ├── UpstreamTimedOut           504  no answer within the gateway's own bound
     │   ├── UpstreamProtocol           502  the answer was not the protocol's
     │   └── UpstreamRefused            502  the target answered with an error of its own
     └── InternalError                  500  a fault of Tidegate's
@@ -292,6 +293,13 @@ class UpstreamCut(UpstreamError):
     """The connection ended in the middle of an answer."""
 
     code = "upstream_cut"
+
+
+class UpstreamTimedOut(UpstreamError):
+    """The target gave no answer within the gateway's own bound, where the caller gave no budget that ran out."""
+
+    code = "upstream_timed_out"
+    http_status = 504
 
 
 class UpstreamProtocol(UpstreamError):

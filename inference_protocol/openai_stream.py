@@ -8,6 +8,8 @@ from typing import Any
 
 from inference_protocol.timings import Timings
 
+_FINISH_REASONS = frozenset({"stop", "length", "tool_calls", "function_call", "content_filter"})
+_MAX_COUNT = 1 << 53  # more than any JSON reader keeps exactly
 _CONTENT_KEYS = ("content", "reasoning_content", "reasoning", "refusal", "tool_calls", "function_call")
 
 
@@ -57,7 +59,7 @@ def chunk_facts(chunk: Mapping[str, Any]) -> ChunkFacts:
             visible = 1
         if choice.get("text"):
             visible = 1
-        finish = choice.get("finish_reason") or finish
+        finish = _finish_reason(choice.get("finish_reason")) or finish
     usage = read_usage(chunk.get("usage"))
     return ChunkFacts(
         content=bool(visible or finish),
@@ -78,5 +80,12 @@ def read_usage(value: Any) -> Usage | None:
     return Usage(_count(value.get("prompt_tokens")), _count(value.get("completion_tokens")), _count(cached))
 
 
+def _finish_reason(value: Any) -> str | None:
+    """A word of the protocol's; what else a target says there could be anything, and goes into records."""
+    if not value:
+        return None
+    return value if isinstance(value, str) and value in _FINISH_REASONS else "other"
+
+
 def _count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
+    return min(value, _MAX_COUNT) if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0

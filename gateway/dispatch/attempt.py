@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -13,12 +14,14 @@ from gateway.answer import Answer, AnswerFacts, BufferedAnswer
 from gateway.dispatch.upstream import UpstreamStream, parse_answer, refused
 from gateway.egress.body import OutboundBody
 from gateway.egress.door import PERMIT, Permit
+from gateway.egress.transport import StaleConnection
 from gateway.targets.target import Target
 from inference_protocol.errors import (
     DeadlineExceeded,
     TidegateError,
     UpstreamCut,
     UpstreamProtocol,
+    UpstreamTimedOut,
     UpstreamUnreachable,
 )
 from inference_protocol.json_body import splice
@@ -26,6 +29,7 @@ from inference_protocol.openai_stream import chunk_facts
 from inference_protocol.request import InferenceRequest
 
 _MAX_ERROR_BYTES = 64 << 10  # of an error body; more is not read
+_ERROR_BODY_TIMEOUT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,9 @@ class AttemptPlan:
 
     Attributes:
         headers: What goes beside the body; credentials are the target's own and not among them.
-        deadline: Monotonic seconds by which the first content (or the whole, where not streamed) must be there.
+        deadline: Monotonic seconds by which the caller or the policy wants the first content (or the whole, where not
+            streamed); `None` where neither said anything.
+        patience_s: The gateway's own bound on the same.
         idle_timeout_s: Longest silence within an answer that is streamed.
         max_answer_bytes: Of one that is not.
     """
@@ -42,7 +48,8 @@ class AttemptPlan:
     request: InferenceRequest
     permit: Permit
     headers: Mapping[str, str]
-    deadline: float
+    deadline: float | None
+    patience_s: float
     idle_timeout_s: float
     max_answer_bytes: int
 
@@ -56,13 +63,25 @@ async def attempt(target: Target, plan: AttemptPlan, clock: Callable[[], float])
         UpstreamRefused: The target answered with an error of its own.
         UpstreamBlamedRequest: The target answered that the request is wrong.
         UpstreamProtocol: Its answer is not the protocol's.
+        UpstreamTimedOut: Our own patience ran out first.
         DeadlineExceeded: The deadline passed first.
     """
-    response = await _head(target, plan, clock)
+    left_s = math.inf if plan.deadline is None else max(0.0, plan.deadline - clock())
+    try:
+        async with asyncio.timeout(min(left_s, plan.patience_s)):
+            return await _until_commit(target, plan)
+    except TimeoutError:
+        if left_s <= plan.patience_s:
+            raise DeadlineExceeded("The budget ran out before the answer began.") from None
+        raise UpstreamTimedOut(f"`{target.name}` gave no answer within {plan.patience_s:g} s.") from None
+
+
+async def _until_commit(target: Target, plan: AttemptPlan) -> Answer:
+    response = await _head(target, plan)
     try:
         if response.status_code != 200:
             raise await _error_of(response)
-        content_type = response.headers.get("content-type", "")
+        content_type = response.headers.get("content-type", "").lower()
         if plan.request.stream:
             if not content_type.startswith("text/event-stream"):
                 raise UpstreamProtocol(f"The target answered a stream request with {content_type or 'no type'!r}.")
@@ -71,19 +90,18 @@ async def attempt(target: Target, plan: AttemptPlan, clock: Callable[[], float])
                 wants_usage=plan.request.wants_usage,
                 public_model=plan.request.model,
                 idle_timeout_s=plan.idle_timeout_s,
-                clock=clock,
             )
-            await stream.until_content(plan.deadline)
+            await stream.until_content()
             return stream
         if not content_type.startswith("application/json"):
             raise UpstreamProtocol(f"The target answered with {content_type or 'no type'!r} instead of JSON.")
-        return await _buffered(response, plan, clock)
+        return await _buffered(response, plan)
     except BaseException:
         await response.aclose()
         raise
 
 
-async def _head(target: Target, plan: AttemptPlan, clock: Callable[[], float]) -> httpx.Response:
+async def _head(target: Target, plan: AttemptPlan, *, again: bool = False) -> httpx.Response:
     body: OutboundBody = plan.permit.body
     request = httpx.Request(
         "POST",
@@ -93,22 +111,19 @@ async def _head(target: Target, plan: AttemptPlan, clock: Callable[[], float]) -
         extensions={PERMIT: plan.permit},
     )
     try:
-        async with asyncio.timeout(max(0.0, plan.deadline - clock())):
-            return await target.door.handle_async_request(request)
-    except TimeoutError:
-        raise DeadlineExceeded("The budget ran out before the target answered.") from None
+        return await target.door.handle_async_request(request)
+    except StaleConnection:
+        if again:
+            raise UpstreamCut(f"`{target.name}` closed one connection after the other.") from None
+        return await _head(target, plan, again=True)
     except (httpx.ConnectError, httpx.ConnectTimeout) as exc:
         raise UpstreamUnreachable(f"`{target.name}` cannot be reached ({exc}).") from None
     except httpx.TransportError as exc:
         raise UpstreamCut(f"The connection to `{target.name}` ended before an answer ({exc}).") from None
 
 
-async def _buffered(response: httpx.Response, plan: AttemptPlan, clock: Callable[[], float]) -> BufferedAnswer:
-    try:
-        async with asyncio.timeout(max(0.0, plan.deadline - clock())):
-            body = await _read(response, plan.max_answer_bytes)
-    except TimeoutError:
-        raise DeadlineExceeded("The budget ran out before the answer was complete.") from None
+async def _buffered(response: httpx.Response, plan: AttemptPlan) -> BufferedAnswer:
+    body = await _read(response, plan.max_answer_bytes)
     tree = parse_answer(body)
     found = chunk_facts(tree)
     if found.error is not None:
@@ -137,10 +152,11 @@ async def _read(response: httpx.Response, limit: int) -> bytes:
 
 
 async def _error_of(response: httpx.Response) -> TidegateError:
-    """Read a target's error answer; its words reach the caller."""
+    """Read a target's error answer; its words reach the caller. If they do not come, its status says enough."""
     status = response.status_code
     try:
-        tree = parse_answer(await _read(response, _MAX_ERROR_BYTES))
-    except (UpstreamProtocol, UpstreamCut):
+        async with asyncio.timeout(_ERROR_BODY_TIMEOUT_S):
+            tree = parse_answer(await _read(response, _MAX_ERROR_BYTES))
+    except (UpstreamProtocol, UpstreamCut, TimeoutError):
         tree = {}
     return refused(tree.get("error") or tree, status=status)

@@ -22,13 +22,9 @@ from inference_protocol.errors import (
     NoTargetAvailable,
     TidegateError,
     UpstreamBlamedRequest,
-    UpstreamCut,
     UpstreamUnreachable,
 )
 from inference_protocol.outcome import Outcome
-
-_STALE_WITHIN_S = 0.05
-"""A connection that ends so soon was one that we had kept and the target had closed: nobody worked on the request."""
 
 
 class Dispatcher:
@@ -67,7 +63,7 @@ class Dispatcher:
             if self._is_late(exchange):
                 raise failure or DeadlineExceeded("The budget ran out before an attempt could start.")
             try:
-                return await self._ask(exchange, self._targets[name])
+                return await self._attempt(exchange, self._targets[name])
             except (DeadlineExceeded, UpstreamBlamedRequest):
                 raise  # no other target can mend that
             except TidegateError as exc:
@@ -75,15 +71,6 @@ class Dispatcher:
         if isinstance(failure, UpstreamUnreachable):
             raise _none_reachable(exchange.decided, allowed)
         raise failure or InternalError("The verdict named no target.")
-
-    async def _ask(self, exchange: Exchange, target: Target) -> Answer:
-        """Ask a target, and once more where the connection to it was stale."""
-        try:
-            return await self._attempt(exchange, target)
-        except UpstreamCut:
-            if not _was_stale(exchange.attempts[-1]):
-                raise
-        return await self._attempt(exchange, target)
 
     async def _attempt(self, exchange: Exchange, target: Target) -> Answer:
         decided = exchange.decided
@@ -99,7 +86,8 @@ class Dispatcher:
                 decided.request,
                 permit,
                 self._outbound.headers(exchange, target, span),
-                deadline=self._commit_by(decided, started),
+                deadline=_commit_by(decided),
+                patience_s=self._timeouts.first_content_s if decided.request.stream else self._timeouts.total_s,
                 idle_timeout_s=self._timeouts.idle_s,
                 max_answer_bytes=self._max_answer_bytes,
             )
@@ -137,22 +125,16 @@ class Dispatcher:
         remaining_ms = exchange.decided.view.deadline.remaining_total_ms(self._clock())
         return remaining_ms is not None and remaining_ms <= 0
 
-    def _commit_by(self, decided: Decided, started: float) -> float:
-        """When the answer must have committed: at its first content, or, where it is not streamed, at its end."""
-        deadline = decided.view.deadline
-        if decided.request.stream:
-            bounds = [deadline.total_at, deadline.first_content_at, started + self._timeouts.first_content_s]
-        else:
-            bounds = [deadline.total_at, started + self._timeouts.total_s]
-        return min(bound for bound in bounds if bound is not None)
-
     def _close(self, made: Attempt, target: Target) -> None:
         target.leave()
         made.close_span()
 
 
-def _was_stale(made: Attempt) -> bool:
-    return made.ended_at is not None and made.ended_at - made.started_at < _STALE_WITHIN_S
+def _commit_by(decided: Decided) -> float | None:
+    """When the answer must have committed: at its first content, or, where it is not streamed, at its end."""
+    deadline = decided.view.deadline
+    bounds = [deadline.total_at, deadline.first_content_at if decided.request.stream else None]
+    return min((bound for bound in bounds if bound is not None), default=None)
 
 
 def _none_reachable(decided: Decided, allowed: tuple[str, ...]) -> NoTargetAvailable:

@@ -7,7 +7,7 @@ anything can still be replaced by another without the caller seeing a seam.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -16,7 +16,6 @@ import orjson
 from gateway.answer import AnswerFacts
 from inference_protocol import sse
 from inference_protocol.errors import (
-    DeadlineExceeded,
     TidegateError,
     UpstreamBlamedRequest,
     UpstreamCut,
@@ -32,7 +31,7 @@ _MAX_HELD_FRAMES = 256
 _MAX_UNREADABLE_FRAMES = 8
 _MAX_MESSAGE_CHARS = 500
 # A target that answers with one of these judged itself, the moment, or what settings chose (credential, path, model).
-_NOT_THE_CALLERS_FAULT = frozenset({401, 402, 403, 404, 405, 408, 409, 425, 429})
+_NOT_THE_CALLERS_FAULT = frozenset({401, 402, 403, 404, 405, 407, 408, 409, 421, 425, 426, 429})
 
 
 class UpstreamStream:
@@ -45,7 +44,6 @@ class UpstreamStream:
         wants_usage: bool,
         public_model: str,
         idle_timeout_s: float,
-        clock: Callable[[], float],
     ) -> None:
         """Wrap a response whose head said 200.
 
@@ -54,7 +52,6 @@ class UpstreamStream:
             wants_usage: Whether the caller asked for the usage frame; without, it is read and dropped.
             public_model: The name that the caller knows the model by.
             idle_timeout_s: Longest silence between two frames that carry data.
-            clock: Monotonic seconds.
         """
         self.facts = AnswerFacts()
         self._response = response
@@ -63,32 +60,26 @@ class UpstreamStream:
         self._wants_usage = wants_usage
         self._public_model = public_model
         self._idle_timeout_s = idle_timeout_s
-        self._clock = clock
         self._held: list[bytes] = []
         self._done = False
 
-    async def until_content(self, deadline: float | None) -> None:
+    async def until_content(self) -> None:
         """Read until the answer commits, holding back what came before.
 
         Raises:
-            DeadlineExceeded: `deadline` (monotonic seconds) passed first.
             UpstreamCut: The stream ended first.
             UpstreamRefused: The target sent an error event first.
             UpstreamProtocol: What it sent is not the protocol's.
         """
-        try:
-            async with asyncio.timeout(None if deadline is None else max(0.0, deadline - self._clock())):
-                committed = False
-                while not committed:
-                    frames = await self._next_frames()
-                    if frames is None:
-                        raise UpstreamCut("The target's answer ended before it held any content.")
-                    for frame in frames:
-                        committed = self._take(frame, self._held) or committed
-                    if len(self._held) > _MAX_HELD_FRAMES:
-                        raise UpstreamProtocol("The target sent frame after frame without content.")
-        except TimeoutError:
-            raise DeadlineExceeded("The budget ran out before the first content of the answer.") from None
+        committed = False
+        while not committed:
+            frames = await self._next_frames()
+            for frame in frames or ():
+                committed = self._take(frame, self._held) or committed
+            if not committed and (frames is None or self._done):
+                raise UpstreamCut("The target's answer ended before it held any content.")
+            if len(self._held) > _MAX_HELD_FRAMES:
+                raise UpstreamProtocol("The target sent frame after frame without content.")
 
     async def relay(self) -> AsyncIterator[bytes]:
         """Yield the bytes to send on, the held ones first, and end after `[DONE]`.
@@ -138,11 +129,13 @@ class UpstreamStream:
 
     def _take(self, frame: SseFrame, out: list[bytes]) -> bool:
         """Append what the caller shall see of a frame; return whether it commits the answer."""
-        if frame.data is None:
-            out.append(frame.raw)
-            return False
+        if self._done:
+            return False  # whatever comes after the end is none of the caller's
         if frame.is_done:
             self._done = True
+            out.append(_END.raw)
+            return False
+        if frame.data is None:
             out.append(frame.raw)
             return False
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
@@ -18,6 +19,13 @@ from yarl import URL
 from gateway.egress.endpoint import Endpoint
 
 _NO_DEFAULT_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
+
+
+class StaleConnection(httpx.RemoteProtocolError):
+    """A kept-alive connection turned out to have been closed before it answered anything: asking again is safe.
+
+    A server closes idle connections when it likes; the request met one that it had just given up.
+    """
 
 
 class AiohttpTransport(httpx.AsyncBaseTransport):
@@ -45,10 +53,12 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
         Raises:
             httpx.ConnectError: No connection was made.
             httpx.ConnectTimeout: No connection was made in time.
+            StaleConnection: A kept-alive connection had been closed.
             httpx.RemoteProtocolError: The connection ended or the head could not be read.
             httpx.ReadError: Any other failure after connecting.
         """
         session = self._session or self._open()
+        reuse = _Reuse()
         try:
             answer = await session.request(
                 request.method,
@@ -56,12 +66,16 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
                 headers=[(key.decode("latin-1"), value.decode("latin-1")) for key, value in request.headers.raw],
                 data=request.read() or None,
                 allow_redirects=False,
+                trace_request_ctx=reuse,
             )
         except aiohttp.ConnectionTimeoutError as exc:
             raise httpx.ConnectTimeout("no connection in time", request=request) from exc
         except aiohttp.ClientConnectorError as exc:
             raise httpx.ConnectError(type(exc.os_error).__name__, request=request) from exc
-        except (aiohttp.ServerDisconnectedError, aiohttp.ClientResponseError, aiohttp.ClientPayloadError) as exc:
+        except aiohttp.ServerDisconnectedError as exc:
+            kind = StaleConnection if reuse.kept_alive else httpx.RemoteProtocolError
+            raise kind("ServerDisconnectedError", request=request) from exc
+        except (aiohttp.ClientResponseError, aiohttp.ClientPayloadError) as exc:
             raise httpx.RemoteProtocolError(type(exc).__name__, request=request) from exc
         except (aiohttp.ClientError, OSError) as exc:
             raise httpx.ReadError(type(exc).__name__, request=request) from exc
@@ -95,8 +109,26 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             raise_for_status=False,
             skip_auto_headers=_NO_DEFAULT_HEADERS,
             timeout=self._timeout,
+            trace_configs=[_noting_reuse()],
         )
         return self._session
+
+
+@dataclass(slots=True)
+class _Reuse:
+    """Whether a request went over a connection that had served another one before."""
+
+    kept_alive: bool = False
+
+
+def _noting_reuse() -> aiohttp.TraceConfig:
+    tracing = aiohttp.TraceConfig()
+
+    async def note(_: aiohttp.ClientSession, context: Any, __: object) -> None:
+        context.trace_request_ctx.kept_alive = True
+
+    tracing.on_connection_reuseconn.append(note)
+    return tracing
 
 
 class _Body(httpx.AsyncByteStream):

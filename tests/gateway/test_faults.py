@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from gateway.dispatch import relay
 from routing_policies.snapshot import Health
 from tests.gateway.conftest import HouseFactory
 from tests.support.running_gateway import until
@@ -314,3 +315,115 @@ async def test_the_body_that_goes_upstream_is_the_callers_own_bytes_but_for_what
         body = h.edge.posts[0].body
         assert body.startswith(raw[:-1])
         assert body[len(raw) - 1 :].startswith(b',"cache_salt":"')
+
+
+async def test_an_error_head_followed_by_silence_is_replaced_all_the_same(house: HouseFactory) -> None:
+    async def stalls(request: Received) -> None:
+        await request.head(500, "application/json")
+        await request.chunk(b'{"error":')
+        await asyncio.Event().wait()
+
+    async with house(edge=ScriptedRuntime(stalls)) as h:
+        response = await h.gateway.chat()
+        assert (response.status_code, response.headers["x-tidegate-target"]) == (200, "cloud")
+
+
+async def test_a_target_that_keeps_silent_without_a_budget_is_replaced(house: HouseFactory) -> None:
+    async def never(request: Received) -> None:
+        await asyncio.Event().wait()
+
+    async with house(edge=ScriptedRuntime(never), timeouts={"first_content_s": 0.3}) as h:
+        response = await h.gateway.chat(stream=True)
+        assert response.headers["x-tidegate-reason"] == "fallback; from=edge; error=upstream_timed_out"
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        b"data: [DONE]",
+        b"data: [DONE]\n",
+        b"data: [DONE]\n\ndata: [DONE]\n\n",
+        DONE_EVENT + event(content="AFTER"),
+        DONE_EVENT + b'data: {"error": {"message": "late"}}\n\n',
+        b"",
+    ],
+)
+async def test_a_whole_answer_ends_with_one_done_whatever_its_target_makes_of_the_end(
+    house: HouseFactory, ending: bytes
+) -> None:
+    async def ends(request: Received) -> None:
+        await request.head()
+        await request.chunk(event(content="all"))
+        await request.chunk(event(finish_reason="stop") + ending)
+        await request.end()
+
+    async with house(edge=ScriptedRuntime(ends)) as h:
+        response = await h.gateway.chat(stream=True)
+        assert response.content == event(content="all") + event(finish_reason="stop") + DONE_EVENT
+
+
+async def test_an_end_without_content_is_no_answer(house: HouseFactory) -> None:
+    async def ends(request: Received) -> None:
+        await request.head()
+        await request.chunk(event(role="assistant") + DONE_EVENT)
+        await request.end()
+
+    async with house(edge=ScriptedRuntime(ends)) as h:
+        response = await h.gateway.chat(stream=True)
+        assert response.headers["x-tidegate-target"] == "cloud"
+
+
+async def test_a_path_that_a_target_does_not_have_is_not_the_callers_fault(house: HouseFactory) -> None:
+    async def missing(request: Received) -> None:
+        await request.json_answer(404, {"detail": "Not Found"})
+
+    async with house(edge=ScriptedRuntime(missing)) as h:
+        assert (await h.gateway.chat()).headers["x-tidegate-target"] == "cloud"
+
+
+async def test_a_finish_reason_that_is_no_word_of_the_protocol_stays_out_of_the_records(house: HouseFactory) -> None:
+    async def says_much(request: Received) -> None:
+        await request.head()
+        await request.chunk(event(content="x", finish_reason="My secret is 42"))
+        await request.chunk(DONE_EVENT)
+        await request.end()
+
+    async with house(edge=ScriptedRuntime(says_much)) as h:
+        await h.gateway.chat(stream=True)
+        records = h.gateway.state_dir / "records" / "requests.jsonl"
+        assert "My secret" not in records.read_text(encoding="utf-8")
+
+
+async def test_a_connection_that_a_target_closed_meanwhile_is_made_anew(house: HouseFactory) -> None:
+    async def then_closes(request: Received) -> None:
+        await says("scripted")(request)
+        request.writer.close()
+
+    async with house(edge=ScriptedRuntime(then_closes)) as h:
+        for _ in range(3):
+            response = await h.gateway.chat(headers={"x-data-class": "restricted"})
+            assert response.status_code == 200
+        assert len(h.edge.posts) == 3
+
+
+async def test_a_caller_that_takes_nothing_does_not_hold_the_slot(
+    house: HouseFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay, "READER_PATIENCE_S", 0.3)
+    chunk = event(content="x" * 60_000)
+
+    async def pours(request: Received) -> None:
+        await request.head()
+        while True:
+            await request.chunk(chunk)
+
+    async with house(edge=ScriptedRuntime(pours)) as h:
+        port = int(h.gateway.url.rsplit(":", 1)[1])
+        body = json.dumps({"model": "auto", "messages": [{"role": "user", "content": "x"}], "stream": True}).encode()
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: t\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+        await until(lambda: bool(h.edge.posts))
+        async with asyncio.timeout(10):
+            await h.edge.posts[0].gone.wait()
+        await until(lambda: not h.gateway.app.targets["edge"].in_flight)
+        writer.close()

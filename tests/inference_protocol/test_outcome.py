@@ -16,11 +16,12 @@ def test_every_error_has_an_outcome_of_its_own_kind(error_class: type[errors.Tid
         408: {Outcome.INVALID_REQUEST},
         413: {Outcome.INVALID_REQUEST},
         415: {Outcome.INVALID_REQUEST},
+        431: {Outcome.INVALID_REQUEST},
         429: {Outcome.QUOTA_EXCEEDED},
         500: {Outcome.INTERNAL_ERROR},
         502: {Outcome.UPSTREAM_ERROR, Outcome.UPSTREAM_CUT},
         503: {Outcome.UNAVAILABLE, Outcome.OVERLOADED},
-        504: {Outcome.DEADLINE_EXCEEDED},
+        504: {Outcome.DEADLINE_EXCEEDED, Outcome.UPSTREAM_ERROR},
     }
     assert outcome in by_status[error_class.http_status]
 

@@ -169,7 +169,8 @@ class ScriptedRuntime:
         work = asyncio.ensure_future(self.answer(request))
         watch = asyncio.ensure_future(reader.read(1))  # a client that waits sends nothing: this returns at its hang-up
         await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
-        if watch.done() and not work.done():
+        hung_up_on = work.done() and isinstance(work.exception(), ConnectionError)
+        if hung_up_on or (watch.done() and not work.done()):
             request.gone.set()
             work.cancel()
         watch.cancel()
