@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
+
+import orjson
 
 _TAIL_BYTES = 64 * 1024
 
@@ -22,6 +25,17 @@ def lines_of(directory: Path, containing: str) -> Iterator[bytes]:
                 continue  # dropped since it was listed
         for file in files:
             yield from (line for line in file if needle in line)
+
+
+def parsed(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects among the lines. One that a dying process left unfinished is passed over."""
+    for line in lines:
+        try:
+            found = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue
+        if isinstance(found, dict):
+            yield found
 
 
 def last_lines(directory: Path) -> list[bytes]:

@@ -11,6 +11,8 @@ import fcntl
 import os
 from pathlib import Path
 
+from observability.disk import sync
+
 
 class RotatingFile:
     """A size-capped file of lines. One thread appends; other processes may append to the same path."""
@@ -66,7 +68,7 @@ class RotatingFile:
             size = os.fstat(opened).st_size
             self._torn = size > 0 and os.pread(opened, 1, size - 1) != b"\n"
             if self._durable:
-                _sync_folder(self._path.parent)
+                sync(self._path.parent)
         except OSError:
             os.close(opened)
             raise
@@ -115,11 +117,3 @@ def _same_file(path: Path, descriptor: int) -> bool:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:
         return False
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -14,8 +14,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from inference_protocol import telemetry_names as names
 from observability.spans import NO_CONTEXT
 
+# Where a request's scope holds its SERVER span.
 SPAN_KEY = "tidegate.span"
-"""Where a request's scope holds its SERVER span."""
 
 _METHODS = frozenset({"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE"})
 _PATH_LIMIT = 256

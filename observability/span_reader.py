@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import orjson
 from opentelemetry.trace import SpanKind, StatusCode
 
-from observability.json_lines import lines_of
+from observability.json_lines import lines_of, parsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +42,7 @@ def read_spans(directory: Path, containing: str) -> Iterator[StoredSpan]:
 
     A folder that does not exist holds nothing, and lines that a dying process left unfinished are passed over.
     """
-    for line in lines_of(directory, containing):
-        try:
-            request = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            continue
+    for request in parsed(lines_of(directory, containing)):
         for resource in request["resourceSpans"]:
             service = _attributes(resource["resource"]["attributes"]).get("service.name", "?")
             for scope in resource["scopeSpans"]:

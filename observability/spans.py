@@ -6,8 +6,8 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Tracer, format_span_id, format_trace_id, set_span_in_context
 from opentelemetry.util.types import Attributes
 
+# An explicit empty context. `None` would read whatever another library made current.
 NO_CONTEXT = Context()
-"""An explicit empty context. `None` would read whatever another library made current."""
 
 
 def child(

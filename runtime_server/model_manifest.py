@@ -7,7 +7,6 @@ size. Bit rot is why that matters: ONNX Runtime loads zeroed weights happily and
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
@@ -15,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from inference_protocol.runtime_state import ServedModel
+from observability.disk import sync
 
 FILE_NAME = "manifest.json"
 
@@ -145,12 +145,12 @@ def hash_folder(folder: Path) -> dict[str, FileDigest]:
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Complete a folder. Everything in it is on the disk before the manifest is."""
     for name in manifest.files:
-        _sync(folder / name)
+        sync(folder / name)
     part = folder / (FILE_NAME + ".part")
     part.write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    _sync(part)
+    sync(part)
     part.replace(folder / FILE_NAME)
-    _sync(folder)
+    sync(folder)
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -197,11 +197,3 @@ def verify(folder: Path, manifest: Manifest) -> None:
     for name, expected in manifest.files.items():
         if hash_file(folder / name).sha256 != expected.sha256:
             raise ModelDamaged(f"The content of {folder / name} is not what its manifest says.")
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

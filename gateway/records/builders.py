@@ -16,8 +16,8 @@ from routing_policies.signals.label import Component, Label
 from routing_policies.verdict import Exclusion
 from routing_policies.view import RequestView
 
+# Of the records' layout; raised when a field changes its meaning.
 VERSION = 1
-"""Of the records' layout; raised when a field changes its meaning."""
 
 _COMPONENTS = ("declared", "key", "taint", "findings", "uninspected")
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import orjson
-
-from observability.json_lines import last_lines, lines_of
+from observability.json_lines import last_lines, lines_of, parsed
 
 
 def read_records(directory: Path, containing: str = "") -> Iterator[dict[str, Any]]:
@@ -18,19 +16,9 @@ def read_records(directory: Path, containing: str = "") -> Iterator[dict[str, An
         directory: The folder of the log; one that does not exist holds nothing.
         containing: Only lines with this text in them: an id, say. Much cheaper than parsing all of them.
     """
-    return _parsed(lines_of(directory, containing))
+    return parsed(lines_of(directory, containing))
 
 
 def last_record(directory: Path) -> dict[str, Any] | None:
     """Return the newest record, without reading the whole log."""
-    return next(_parsed(reversed(last_lines(directory))), None)
-
-
-def _parsed(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    for line in lines:
-        try:
-            record = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            continue
-        if isinstance(record, dict):
-            yield record
+    return next(parsed(reversed(last_lines(directory))), None)

@@ -19,8 +19,8 @@ from routing_policies.signals.label import Component, DataClass
 
 logger = logging.getLogger(__name__)
 
+# How long a label outlives the last turn that carried it.
 KEPT_S = 30 * 86_400
-"""How long a label outlives the last turn that carried it."""
 
 _MOST_UNWRITTEN = 10_000
 _WRITE_TIMEOUT_S = 0.25
