@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gateway.settings import ApiKey, Auth
-from inference_protocol import headers as header
+from inference_protocol import headers
 from inference_protocol.errors import AuthenticationFailed
 from inference_protocol.text_parts import UninspectableCause
 from routing_policies.signals.label import NOTHING, Component, DataClass
@@ -42,7 +42,7 @@ class Identity:
         """Index the keys by their public ids."""
         self._keys = {key.id: key for key in auth.keys}
 
-    def identify(self, headers: Mapping[str, str]) -> Principal:
+    def identify(self, fields: Mapping[str, str]) -> Principal:
         """Return the caller.
 
         Raises:
@@ -50,16 +50,16 @@ class Identity:
         """
         if not self._keys:
             return LOCAL
-        token = bearer_token(headers.get(header.AUTHORIZATION))
+        token = bearer_token(fields.get(headers.AUTHORIZATION))
         if token is None:
-            raise AuthenticationFailed("Send `Authorization: Bearer <key id>.<secret>`.", param=header.AUTHORIZATION)
+            raise AuthenticationFailed("Send `Authorization: Bearer <key id>.<secret>`.", param=headers.AUTHORIZATION)
         key_id, _, secret = token.partition(".")
         digest = hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
         key = self._keys.get(key_id)
         # Compared also when the id is unknown, so that timing does not tell which ids exist.
         matches = hmac.compare_digest(digest, key.secret_sha256 if key else "0" * 64)
         if key is None or not matches:
-            raise AuthenticationFailed("This key is not known.", param=header.AUTHORIZATION)
+            raise AuthenticationFailed("This key is not known.", param=headers.AUTHORIZATION)
         return _principal(key)
 
 

@@ -16,7 +16,7 @@ from inference_protocol.errors import RecordFailed
 from inference_protocol.outcome import Outcome
 from routing_policies.latency_model import Attempted, observe
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class Settlement:
@@ -41,7 +41,7 @@ class Settlement:
         try:
             self._records.write(outcome_record(exchange, now))
         except RecordFailed as exc:
-            logger.error("the outcome of %s could not be recorded: %s", exchange.request_id, exc)
+            _logger.error("the outcome of %s could not be recorded: %s", exchange.request_id, exc)
 
     def _end_open(self, attempt: Attempt, exchange: Exchange, now: float) -> None:
         """End the attempt whose answer committed; it ended as the request did."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.types import Scope
 
-from inference_protocol import headers as header
+from inference_protocol import headers
 
 
 def read_headers(scope: Scope) -> dict[str, str]:
@@ -15,7 +15,7 @@ def read_headers(scope: Scope) -> dict[str, str]:
     found: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:
         name = raw_name.decode("latin-1")
-        if name.startswith(header.OWN_PREFIX):
+        if name.startswith(headers.OWN_PREFIX):
             continue
         value = raw_value.decode("latin-1")
         found[name] = f"{found[name]}, {value}" if name in found else value

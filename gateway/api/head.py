@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.exchange import Exchange
-from inference_protocol import headers as header
+from inference_protocol import headers
 from inference_protocol.errors import TidegateError
 from serving import answers
 
@@ -14,9 +14,9 @@ def response_headers(exchange: Exchange, now: float) -> dict[str, str]:
     timing = {**exchange.parts_ms, "ttft": (now - exchange.received_at) * 1000}
     return {
         **decision_headers(exchange),
-        header.TARGET: attempt.target,
-        header.REASON: _reason(exchange),
-        header.SERVER_TIMING: ", ".join(f"{part};dur={ms:.2f}" for part, ms in timing.items()),
+        headers.TARGET: attempt.target,
+        headers.REASON: _reason(exchange),
+        headers.SERVER_TIMING: ", ".join(f"{part};dur={ms:.2f}" for part, ms in timing.items()),
     }
 
 
@@ -27,15 +27,15 @@ def error_headers(exchange: Exchange, error: TidegateError) -> dict[str, str]:
 
 def decision_headers(exchange: Exchange) -> dict[str, str]:
     """The request's id and, once it is decided, what was decided of it."""
-    found = {header.REQUEST_ID: exchange.request_id}
+    found = {headers.REQUEST_ID: exchange.request_id}
     if exchange.verdict_of is not None:
         verdict = exchange.verdict_of.verdict
         policy = exchange.verdict_of.policy
         scores = verdict.scores
-        found[header.DECISION] = verdict.digest[:16]
-        found[header.POLICY] = f"{policy.policy.name}@{policy.digest[:12]}"
-        found[header.LABEL] = "; ".join([verdict.label.level.word, *sorted(verdict.label.counts)])
-        found[header.SCORES] = f"latency={scores.latency:.3f}, privacy={scores.privacy:.3f}, size={scores.size:.3f}"
+        found[headers.DECISION] = verdict.digest[:16]
+        found[headers.POLICY] = f"{policy.policy.name}@{policy.digest[:12]}"
+        found[headers.LABEL] = "; ".join([verdict.label.level.word, *sorted(verdict.label.counts)])
+        found[headers.SCORES] = f"latency={scores.latency:.3f}, privacy={scores.privacy:.3f}, size={scores.size:.3f}"
     return found
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway.cli.options import JsonOption, SettingsOption, UrlOption, base_url, fail
-from inference_protocol import headers as header
+from inference_protocol import headers
 from inference_protocol.openai_stream import chunk_facts
 from inference_protocol.sse import SseDecoder
 
@@ -49,11 +49,11 @@ def ask(
     url: UrlOption = None,
 ) -> None:
     """Ask one question and show who answered it, why, and how fast."""
-    headers = {"content-type": "application/json"}
+    fields = {"content-type": "application/json"}
     if budget_ms is not None:
-        headers[header.LATENCY_BUDGET_MS] = str(budget_ms)
+        fields[headers.LATENCY_BUDGET_MS] = str(budget_ms)
     if data_class is not None:
-        headers[header.DATA_CLASS] = data_class
+        fields[headers.DATA_CLASS] = data_class
     body: dict[str, Any] = {
         "model": model,
         "messages": [{"role": "user", "content": question}],
@@ -66,7 +66,7 @@ def ask(
     console = Console(highlight=False)
     endpoint = base_url(url, settings_file)
     try:
-        told = _converse(endpoint, headers, body, console, quiet=as_json)
+        told = _converse(endpoint, fields, body, console, quiet=as_json)
     except httpx.ConnectError:
         fail(f"Nothing answers at {endpoint}. Start it with `tidegate up`, or name another place with --url.")
     except httpx.TransportError as exc:
@@ -78,7 +78,7 @@ def ask(
         console.print(_summary(told))
 
 
-def _converse(endpoint: str, headers: dict[str, str], body: dict[str, Any], console: Console, *, quiet: bool) -> Told:
+def _converse(endpoint: str, fields: dict[str, str], body: dict[str, Any], console: Console, *, quiet: bool) -> Told:
     started = time.perf_counter()
 
     def elapsed_ms() -> float:
@@ -87,7 +87,7 @@ def _converse(endpoint: str, headers: dict[str, str], body: dict[str, Any], cons
     timeout = httpx.Timeout(600.0, connect=5.0)
     with (
         httpx.Client(timeout=timeout, trust_env=False) as client,
-        client.stream("POST", f"{endpoint}/v1/chat/completions", headers=headers, json=body) as response,
+        client.stream("POST", f"{endpoint}/v1/chat/completions", headers=fields, json=body) as response,
     ):
         if response.status_code != 200:
             _refused(response)
@@ -123,37 +123,37 @@ def _refused(response: httpx.Response) -> None:
         error = orjson.loads(response.content)["error"]
     except (orjson.JSONDecodeError, KeyError, TypeError):
         fail(f"HTTP {response.status_code} from something that is not Tidegate.")
-    fail(f"{error['message']}  ({response.status_code} {error['code']}, {response.headers.get(header.REQUEST_ID)})")
+    fail(f"{error['message']}  ({response.status_code} {error['code']}, {response.headers.get(headers.REQUEST_ID)})")
 
 
 def _summary(told: Told) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim")
     table.add_column()
-    table.add_row("target", f"[bold]{told.headers.get(header.TARGET, '?')}[/bold]")
-    table.add_row("reason", told.headers.get(header.REASON, "?"))
-    table.add_row("label", told.headers.get(header.LABEL, "?"))
-    table.add_row("scores", told.headers.get(header.SCORES, "?"))
+    table.add_row("target", f"[bold]{told.headers.get(headers.TARGET, '?')}[/bold]")
+    table.add_row("reason", told.headers.get(headers.REASON, "?"))
+    table.add_row("label", told.headers.get(headers.LABEL, "?"))
+    table.add_row("scores", told.headers.get(headers.SCORES, "?"))
     table.add_row("first token", f"{told.first_ms:.0f} ms")
     table.add_row("answer", f"{told.tokens} tokens in {told.total_ms:.0f} ms, {told.tokens_per_s:.1f} tokens/s")
-    table.add_row("request", f"{told.headers.get(header.REQUEST_ID)}   (tidegate trace shows its way)")
+    table.add_row("request", f"{told.headers.get(headers.REQUEST_ID)}   (tidegate trace shows its way)")
     return table
 
 
 def _as_dict(told: Told) -> dict[str, Any]:
     return {
         "text": told.text,
-        "target": told.headers.get(header.TARGET),
-        "reason": told.headers.get(header.REASON),
-        "label": told.headers.get(header.LABEL),
+        "target": told.headers.get(headers.TARGET),
+        "reason": told.headers.get(headers.REASON),
+        "label": told.headers.get(headers.LABEL),
         "scores": dict(
             (name, float(value))
-            for name, _, value in (part.strip().partition("=") for part in told.headers[header.SCORES].split(","))
+            for name, _, value in (part.strip().partition("=") for part in told.headers[headers.SCORES].split(","))
         ),
         "time_to_first_token_ms": round(told.first_ms, 1),
         "total_ms": round(told.total_ms, 1),
         "completion_tokens": told.tokens,
         "tokens_per_s": round(told.tokens_per_s, 1),
         "finish_reason": told.finish_reason,
-        "request_id": told.headers.get(header.REQUEST_ID),
+        "request_id": told.headers.get(headers.REQUEST_ID),
     }

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway.cli.options import JsonOption, SettingsOption, UrlOption, base_url, fail
-from inference_protocol import headers as header
+from inference_protocol import headers
 
 _TERMS = ("deadline", "exposure", "fit", "quality", "cost", "energy")
 
@@ -27,17 +27,17 @@ def explain(
     url: UrlOption = None,
 ) -> None:
     """Show what would be decided, and why; nothing is sent to any target."""
-    headers: dict[str, str] = {}
+    fields: dict[str, str] = {}
     if budget_ms is not None:
-        headers[header.LATENCY_BUDGET_MS] = str(budget_ms)
+        fields[headers.LATENCY_BUDGET_MS] = str(budget_ms)
     if data_class is not None:
-        headers[header.DATA_CLASS] = data_class
+        fields[headers.DATA_CLASS] = data_class
     body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": question}]}
     if max_tokens is not None:
         body["max_tokens"] = max_tokens
     endpoint = base_url(url, settings_file)
     try:
-        response = httpx.post(f"{endpoint}/v1/route/explain", headers=headers, json=body, trust_env=False, timeout=30)
+        response = httpx.post(f"{endpoint}/v1/route/explain", headers=fields, json=body, trust_env=False, timeout=30)
     except httpx.TransportError:
         fail(f"Nothing answers at {endpoint}. Start it with `tidegate up`, or name another place with --url.")
     found = response.json()

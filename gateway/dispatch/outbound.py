@@ -18,7 +18,7 @@ from gateway.egress.pseudonyms import Pseudonymizer
 from gateway.exchange import Decided, Exchange
 from gateway.settings import TargetProtocol
 from gateway.targets.target import Target
-from inference_protocol import headers as header
+from inference_protocol import headers
 from inference_protocol.errors import EgressRefused
 from inference_protocol.openai_chat import DROPPED_FIELDS
 from routing_policies.policy.model import Late
@@ -74,15 +74,15 @@ class Outbound:
             "content-type": "application/json",
             "accept": "text/event-stream" if decided.request.stream else "application/json",
             "accept-encoding": "identity",
-            header.REQUEST_ID: exchange.request_id,
+            headers.REQUEST_ID: exchange.request_id,
         }
         if target.settings.sends_trace:
-            out[header.TRACEPARENT] = observability.traceparent(span)
+            out[headers.TRACEPARENT] = observability.traceparent(span)
         remaining = decided.view.deadline.remaining_total_ms(self._clock())
         if remaining is not None and target.settings.protocol is TargetProtocol.TIDEGATE:
-            out[header.LATENCY_BUDGET_MS] = str(max(1, int(remaining)))
+            out[headers.LATENCY_BUDGET_MS] = str(max(1, int(remaining)))
             if decided.policy.policy.defaults.late is Late.TRUNCATE:
-                out[header.LATE] = Late.TRUNCATE.value
+                out[headers.LATE] = Late.TRUNCATE.value
         return out
 
     def _splices(self, decided: Decided, target: Target) -> dict[str, bytes | None]:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from routing_policies.signals.label import Component, DataClass
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 # How long a label outlives the last turn that carried it.
 KEPT_S = 30 * 86_400
@@ -138,7 +138,7 @@ class LabelStore:
 
     def _tell(self, fault: Exception) -> None:
         if not self._is_failing:
-            logger.error("labels of conversations cannot be read or kept (%s); later turns count as uninspected", fault)
+            _logger.error("labels of conversations cannot be kept or read (%s): later turns are uninspected", fault)
         self._is_failing = True
 
     def _close_file(self) -> None:

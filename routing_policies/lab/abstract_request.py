@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from inference_protocol import headers as names
+from inference_protocol import headers
 from inference_protocol.request import Needs, Task
 from inference_protocol.text_parts import UninspectableCause
 from routing_policies.lab.domain import CAUSES, LEVEL_NAME, TAGS, TOTAL, TTFT, Domain
@@ -115,10 +115,10 @@ class AbstractRequest:
         return "; ".join(words)
 
     def _headers(self) -> dict[str, str]:
-        found = {names.DATA_CLASS: self.level.word}
+        found = {headers.DATA_CLASS: self.level.word}
         if self.values.get(TAGS):
-            found[names.DATA_TAGS] = ",".join(self.values[TAGS])
-        for name, header in ((TOTAL, names.LATENCY_BUDGET_MS), (TTFT, names.TTFT_BUDGET_MS)):
+            found[headers.DATA_TAGS] = ",".join(self.values[TAGS])
+        for name, header in ((TOTAL, headers.LATENCY_BUDGET_MS), (TTFT, headers.TTFT_BUDGET_MS)):
             budget = self.values.get(name, math.inf)
             if budget < math.inf:
                 found[header] = f"{budget:.9g}"

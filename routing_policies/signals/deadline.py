@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from inference_protocol import headers as names
+from inference_protocol import headers
 from inference_protocol.budgets import budget_refused, read_budget_ms, within_bounds
 
 _GRPC_TIMEOUT = re.compile(r"([0-9]{1,8})([HMSmun])")
@@ -59,11 +59,11 @@ class DeadlineDefaults:
     ttft_ms: float | None = None
 
 
-def parse_deadline(headers: Mapping[str, str], *, received_at: float, defaults: DeadlineDefaults) -> Deadline:
+def parse_deadline(fields: Mapping[str, str], *, received_at: float, defaults: DeadlineDefaults) -> Deadline:
     """Read the time headers of a request.
 
     Args:
-        headers: By lower-case name.
+        fields: By lower-case name.
         received_at: Monotonic seconds when the request arrived.
         defaults: What the policy gives to requests that bring no budget of a kind.
 
@@ -71,15 +71,15 @@ def parse_deadline(headers: Mapping[str, str], *, received_at: float, defaults: 
         InvalidHeader: A time header is malformed, not above zero, or longer than seven days.
     """
     total_ms = _smallest(
-        _milliseconds(headers, names.LATENCY_BUDGET_MS),
-        _milliseconds(headers, names.ENVOY_EXPECTED_TIMEOUT_MS),
-        _grpc_timeout(headers),
+        _milliseconds(fields, headers.LATENCY_BUDGET_MS),
+        _milliseconds(fields, headers.ENVOY_EXPECTED_TIMEOUT_MS),
+        _grpc_timeout(fields),
         default=defaults.total_ms,
     )
-    total_ms = _smallest(total_ms, _seconds(headers, names.STAINLESS_READ_TIMEOUT))
+    total_ms = _smallest(total_ms, _seconds(fields, headers.STAINLESS_READ_TIMEOUT))
     ttft_ms = _smallest(
-        _milliseconds(headers, names.TTFT_BUDGET_MS),
-        _milliseconds(headers, names.LLM_D_SLO_TTFT_MS),
+        _milliseconds(fields, headers.TTFT_BUDGET_MS),
+        _milliseconds(fields, headers.LLM_D_SLO_TTFT_MS),
         default=defaults.ttft_ms,
     )
     if ttft_ms is not None:
@@ -88,7 +88,7 @@ def parse_deadline(headers: Mapping[str, str], *, received_at: float, defaults: 
         received_at=received_at,
         total_at=None if total_ms is None else received_at + total_ms / 1000.0,
         first_content_at=None if ttft_ms is None else received_at + ttft_ms / 1000.0,
-        tpot_ms=_milliseconds(headers, names.LLM_D_SLO_TPOT_MS),
+        tpot_ms=_milliseconds(fields, headers.LLM_D_SLO_TPOT_MS),
     )
 
 
@@ -96,22 +96,22 @@ def _smallest(*budgets_ms: float | None, default: float | None = None) -> float 
     return min((budget for budget in budgets_ms if budget is not None), default=default)
 
 
-def _milliseconds(headers: Mapping[str, str], name: str) -> float | None:
-    value = headers.get(name)
+def _milliseconds(fields: Mapping[str, str], name: str) -> float | None:
+    value = fields.get(name)
     return None if value is None else read_budget_ms(name, value)
 
 
-def _seconds(headers: Mapping[str, str], name: str) -> float | None:
-    value = headers.get(name)
+def _seconds(fields: Mapping[str, str], name: str) -> float | None:
+    value = fields.get(name)
     return None if value is None else read_budget_ms(name, value, unit_ms=1000.0, unit="seconds")
 
 
-def _grpc_timeout(headers: Mapping[str, str]) -> float | None:
-    value = headers.get(names.GRPC_TIMEOUT)
+def _grpc_timeout(fields: Mapping[str, str]) -> float | None:
+    value = fields.get(headers.GRPC_TIMEOUT)
     if value is None:
         return None
     accepted = "1 to 8 digits and a unit, one of H M S m u n"
     match = _GRPC_TIMEOUT.fullmatch(value.strip())
     if match is None:
-        raise budget_refused(names.GRPC_TIMEOUT, accepted)
-    return within_bounds(int(match[1]) * _GRPC_UNIT_MS[match[2]], names.GRPC_TIMEOUT, accepted)
+        raise budget_refused(headers.GRPC_TIMEOUT, accepted)
+    return within_bounds(int(match[1]) * _GRPC_UNIT_MS[match[2]], headers.GRPC_TIMEOUT, accepted)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Self
 
-from inference_protocol import headers as names
+from inference_protocol import headers
 from inference_protocol.errors import InvalidHeader
 from inference_protocol.text_parts import UninspectableCause
 
@@ -188,17 +188,17 @@ def is_spoken(path: str) -> bool:
     return _SPOKEN.fullmatch(path) is not None
 
 
-def parse_label_headers(headers: Mapping[str, str]) -> Component:
+def parse_label_headers(fields: Mapping[str, str]) -> Component:
     """Read what the caller declares of its request.
 
     Args:
-        headers: By lower-case name.
+        fields: By lower-case name.
 
     Raises:
         InvalidHeader: The class is none of the four, or a tag is not one.
     """
-    word = headers.get(names.DATA_CLASS)
-    tags = headers.get(names.DATA_TAGS)
+    word = fields.get(headers.DATA_CLASS)
+    tags = fields.get(headers.DATA_TAGS)
     return Component(
         level=None if word is None else _declared_class(word),
         tags=frozenset() if tags is None else _declared_tags(tags),
@@ -226,15 +226,15 @@ def _declared_class(word: str) -> DataClass:
         return DataClass.from_word(word)
     except ValueError:
         allowed = ", ".join(level.word for level in DataClass)
-        raise InvalidHeader(f"`{names.DATA_CLASS}` must be one of {allowed}.", param=names.DATA_CLASS) from None
+        raise InvalidHeader(f"`{headers.DATA_CLASS}` must be one of {allowed}.", param=headers.DATA_CLASS) from None
 
 
 def _declared_tags(value: str) -> frozenset[str]:
     tags = [tag.strip() for tag in value.split(",")]
     if len(tags) > MAX_DECLARED_TAGS or not all(map(_TAG.fullmatch, tags)):
         raise InvalidHeader(
-            f"`{names.DATA_TAGS}` must be 1 to {MAX_DECLARED_TAGS} tags with commas between them, each of 1 to 32 "
+            f"`{headers.DATA_TAGS}` must be 1 to {MAX_DECLARED_TAGS} tags with commas between them, each of 1 to 32 "
             "lower-case letters, digits, `_` or `-`.",
-            param=names.DATA_TAGS,
+            param=headers.DATA_TAGS,
         )
     return frozenset(tags)
