@@ -1,1 +1,1 @@
-"""How a program of ours is served: the socket it is reached by, and its way from a signal to a clean end."""
+"""How a program of ours is served: its socket, its side of HTTP, and its way from a signal to a clean end."""
