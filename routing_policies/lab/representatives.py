@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from routing_policies.lab.mentions import TextMarks
 
-MAX_TEXTS = 64
+MAX_TEXTS = 256
 
 
 class TooManyCells(Exception):

@@ -9,7 +9,7 @@ from routing_policies.decide import decide
 from routing_policies.policy.loader import LoadedPolicy
 from routing_policies.policy.model import Expect, Given, GivenTarget
 from routing_policies.signals.deadline import Deadline
-from routing_policies.signals.label import Component, Label
+from routing_policies.signals.label import NOTHING, Component, ScanResult, label_of
 from routing_policies.signals.size import Size, TokenInterval
 from routing_policies.snapshot import Capabilities, Prediction, Snapshot, TargetSnapshot
 from routing_policies.verdict import Verdict
@@ -27,13 +27,38 @@ class Failure:
     message: str
 
 
-def failing_tests(policy: LoadedPolicy) -> list[Failure]:
-    """Run every test of a policy and return those that fail, in order."""
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What running a policy's tests showed.
+
+    Attributes:
+        untouched: Rules whose `when` matched in none of them, in the document's order.
+        coverage: The share of rules whose `when` matched in one; 1 without rules.
+    """
+
+    tests: int
+    failures: tuple[Failure, ...]
+    untouched: tuple[str, ...]
+    coverage: float
+
+
+def run_tests(policy: LoadedPolicy) -> Report:
+    """Run every test of a policy."""
     failures: list[Failure] = []
+    touched: set[str] = set()
     for test in policy.policy.tests:
         verdict = decide(policy, _view(policy, test.given), _snapshot(policy, test.given))
         failures += [Failure(test.name, message) for message in _differences(test.expect, verdict)]
-    return failures
+        touched.update(verdict.rules)
+    rules = [rule.id for rule in (*policy.constraints, *policy.preferences)]
+    untouched = tuple(rule for rule in rules if rule not in touched)
+    coverage = 1.0 - len(untouched) / len(rules) if rules else 1.0
+    return Report(len(policy.policy.tests), tuple(failures), untouched, coverage)
+
+
+def failing_tests(policy: LoadedPolicy) -> list[Failure]:
+    """Run every test of a policy and return those that fail, in order."""
+    return list(run_tests(policy).failures)
 
 
 def _differences(expect: Expect, verdict: Verdict) -> list[str]:
@@ -60,10 +85,12 @@ def _view(policy: LoadedPolicy, given: Given) -> RequestView:
         model=_MODEL,
         stream=True,
         needs=Needs(),
-        label=Label(
-            default=defaults.data_class,
+        label=label_of(
+            policy.label_rules,
             declared=Component(label.data_class, frozenset(label.tags)),
-            causes=frozenset(label.causes),
+            key=NOTHING,
+            taint=NOTHING,
+            scan=ScanResult(causes=frozenset(label.causes)),
         ),
         deadline=Deadline(0.0, _at(given.total_ms), _at(given.ttft_ms)),
         size=Size(TokenInterval(given.tokens, given.tokens, given.tokens), body_bytes=given.tokens * 4),
