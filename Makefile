@@ -1,14 +1,12 @@
 # Tidegate's commands. `make` alone lists them; `make run` needs Python 3.11 to 3.13, make and git, nothing else.
 #
 #   PYTHON=...              the interpreter to build the environment with, instead of the newest fitting one on PATH
-#   TIDEGATE_STATE_DIR=...  where models, records, traces and sockets lie; ./var otherwise
+#   TIDEGATE_STATE_DIR=...  where models, records, traces and sockets lie, instead of the user's state folder
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
-TIDEGATE_STATE_DIR ?= $(CURDIR)/var
-export TIDEGATE_STATE_DIR
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 VENV := .venv
@@ -28,7 +26,7 @@ run: models ## Start the gateway, the edge runtime and the cloud stand-in; Ctrl-
 install: $(INSTALLED) ## Make .venv and install the pinned dependencies in it
 
 models: $(INSTALLED) ## Build the default models, where they are not built yet
-	@$(BIN)/python -m edge_runtime.build default --models-dir "$$TIDEGATE_STATE_DIR/models"
+	@$(BIN)/tidegate models build
 
 test: models ## Run the tests, on the real models
 	@$(BIN)/pytest

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+from gateway.settings import default_state_dir
 
 # A test says what is right, not how fast: on a busy machine an example may take any time.
 hypothesis.settings.register_profile("house", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -17,8 +18,7 @@ CLOUD_MODEL = "smollm2-135m-instruct-f32"
 @pytest.fixture(scope="session")
 def models_dir() -> Path:
     """Where the default models stand. Tests that ask for it carry the marker `models`."""
-    state = os.environ.get("TIDEGATE_STATE_DIR")
-    folder = (Path(state) if state else Path(__file__).parent.parent / "var") / "models"
+    folder = default_state_dir() / "models"
     for name in (EDGE_MODEL, CLOUD_MODEL):
         if not (folder / name / "manifest.json").is_file():
             pytest.skip(f"{folder / name} is not built: run `make models`")
