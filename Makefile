@@ -13,7 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # Wheels only, so that an installation compiles nothing and runs no package's set-up code.
-PIP_INSTALL := $(BIN)/python -m pip install --no-input --only-binary :all: --constraint constraints.txt
+PIP_INSTALL := $(BIN)/python -m pip install -qq --no-input --only-binary :all: --constraint constraints.txt
 
 .PHONY: help install run models test check format clean
 
@@ -53,7 +53,12 @@ clean: ## Remove .venv and caches; models and records stay
 # in, and installing again needs no network.
 $(INSTALLED): $(BIN)/python pyproject.toml constraints.txt
 	@echo "Installing the pinned dependencies. This needs the network, and a few minutes, once."
-	@$(PIP_INSTALL) --quiet setuptools
+	@$(PIP_INSTALL) setuptools
+	@echo "  1/3 the gateway and the edge runtime"
+	@$(PIP_INSTALL) --no-build-isolation --editable .
+	@echo "  2/3 torch and transformers, for the cloud stand-in; the largest part"
+	@$(PIP_INSTALL) --no-build-isolation --editable '.[build,cloud]'
+	@echo "  3/3 what checks and tests need"
 	@$(PIP_INSTALL) --no-build-isolation --editable '.[build,cloud,dev]'
 	@touch $@
 
