@@ -7,13 +7,13 @@ really are one. JSON inside a string, such as a tool call's arguments, stays one
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from inference_protocol.conversation import ROLES
+from inference_protocol.encoded_content import data_url_kinds, holds_blob, readable_prefix
 from inference_protocol.strings import has_lone_surrogate, is_plain_name
 
 
@@ -23,6 +23,7 @@ class UninspectableCause(StrEnum):
     IMAGE = "image"
     AUDIO = "audio"
     BLOB = "blob"
+    TRUNCATED = "truncated"
     DETECTOR_ERROR = "detector_error"
     UNDECODABLE = "undecodable"
     HISTORY = "history"
@@ -44,7 +45,8 @@ class TextPart:
             somebody's data, so the path shows its position instead, such as `metadata.*0`.
         role: The role of the message it belongs to, or `None` outside messages.
         text: The string, or why it cannot be read.
-        field: The key it is the value of, as it came (for a list's items, the list's key); not fit to be recorded.
+        field: The key it is the value of, as it came (for a list's items, the list's key), or the name that stands
+            beside a `value`; not fit to be recorded.
     """
 
     path: str
@@ -78,17 +80,28 @@ _KNOWN_KEYS = frozenset(
 )
 # What stands under these keys is content, or points at content, that is no text; strings beside it still are.
 _CONTENT_ELSEWHERE: Mapping[str, UninspectableCause] = {
-    "image_url": UninspectableCause.IMAGE,
-    "input_audio": UninspectableCause.AUDIO,
-    "file_id": UninspectableCause.BLOB,
+    **dict.fromkeys(("image_url", "input_image", "image_embeds"), UninspectableCause.IMAGE),
+    **dict.fromkeys(("input_audio", "audio_url", "audio_embeds"), UninspectableCause.AUDIO),
+    **dict.fromkeys(
+        "video_url file_id file_ids file_data file_url prompt_token_ids prompt_embeds previous_response_id "
+        "vector_store_ids".split(),
+        UninspectableCause.BLOB,
+    ),
 }
-_DATA_URL = re.compile(r"data:([a-z]+)/[^,\s]{0,200},", re.IGNORECASE)
-_SHORTEST_BLOB = 256
-# Letters and digits mixed: a long word, a sequence of bases or a long number is text.
-_BLOB_HEAD = re.compile(
-    rf"(?=[A-Za-z+/_-]{{0,{_SHORTEST_BLOB}}}[0-9])(?=[0-9+/_-]{{0,{_SHORTEST_BLOB}}}[A-Za-z])"
-    rf"[A-Za-z0-9+/_-]{{{_SHORTEST_BLOB}}}"
-)
+# The same, of a message only: `audio` beside `messages` says how to speak.
+_MESSAGE_ELSEWHERE: Mapping[str, UninspectableCause] = {
+    "image": UninspectableCause.IMAGE,
+    "images": UninspectableCause.IMAGE,
+    "audio": UninspectableCause.AUDIO,
+    "video": UninspectableCause.BLOB,
+    "videos": UninspectableCause.BLOB,
+}
+_TEXT_PARTS = frozenset({"text", "refusal"})
+# One value is named by another: `{"name": "ssn", "value": "..."}`.
+_PAIR_NAMES = ("name", "key", "field", "label", "question")
+_PAIR_VALUES = frozenset({"value", "values", "answer"})
+_TOKEN_LISTS = frozenset({"prompt", "input"})  # numbers here are tokens, which is text that only its tokenizer can read
+_SHORTEST_NUMBERS_BLOB = 256
 _NUMBER_WORTH_READING = 1_000_000  # shorter ones can be no card, phone or national id
 
 
@@ -105,49 +118,80 @@ def _read(node: Any, path: str, role: str | None, field: str | None, found: list
     elif isinstance(node, dict):
         _read_object(node, path, role, found)
     elif isinstance(node, list):
+        if _numbers_in(node) >= (1 if field in _TOKEN_LISTS else _SHORTEST_NUMBERS_BLOB):
+            found.append(TextPart(path, role, Uninspectable(UninspectableCause.BLOB), field))
         for index, item in enumerate(node):
             _read(item, f"{path}[{index}]", role, field, found)
-    elif isinstance(node, (int, float)) and not isinstance(node, bool) and abs(node) >= _NUMBER_WORTH_READING:
-        found.append(TextPart(path, role, str(node), field))
+    elif _is_number(node) and abs(node) >= _NUMBER_WORTH_READING:
+        whole = isinstance(node, float) and node.is_integer()
+        found.append(TextPart(path, role, str(int(node) if whole else node), field))
+
+
+def _is_number(node: Any) -> bool:
+    return isinstance(node, (int, float)) and not isinstance(node, bool)
+
+
+def _numbers_in(node: list[Any]) -> int:
+    return sum(_numbers_in(item) if isinstance(item, list) else _is_number(item) for item in node)
 
 
 def _read_object(node: Mapping[str, Any], path: str, role: str | None, found: list[TextPart]) -> None:
     own_role = node.get("role")
-    role = own_role if isinstance(own_role, str) else role
+    is_message = isinstance(own_role, str)
+    role = own_role if is_message else role
+    named = next((node[name] for name in _PAIR_NAMES if isinstance(node.get(name), str)), None)
     for index, (key, value) in enumerate(node.items()):
         known = key in _KNOWN_KEYS
         if not known:
             _read_string(key, f"{path}#keys", role, None, found)
         shown = key if known or is_plain_name(key) else f"*{index}"
         below = f"{path}.{shown}" if path else shown
-        if key in _CONTENT_ELSEWHERE and isinstance(value, (str, dict)):
-            found.append(TextPart(below, role, Uninspectable(_CONTENT_ELSEWHERE[key]), key))
-            _read_beside(value, below, role, key, found)
+        cause = _CONTENT_ELSEWHERE.get(key) or (_MESSAGE_ELSEWHERE.get(key) if is_message else None)
+        if cause is not None and value is not None:
+            _read_elsewhere(value, cause, below, role, key, found)
+        elif is_message and key == "content" and isinstance(value, list):
+            for at, part in enumerate(value):
+                _read_content_part(part, f"{below}[{at}]", role, found)
         elif not (isinstance(value, str) and value in _ENUM_VALUES.get(key, ())):
-            _read(value, below, role, key, found)
+            _read(value, below, role, named if named and key in _PAIR_VALUES else key, found)
 
 
-def _read_beside(value: Any, path: str, role: str | None, field: str, found: list[TextPart]) -> None:
-    """Read the strings that stand beside content which is no text; its own cause is known already."""
-    held = {key: inner for key, inner in value.items() if key != "data"} if isinstance(value, dict) else value
-    beside: list[TextPart] = []
-    _read(held, path, role, field, beside)
-    found.extend(part for part in beside if isinstance(part.text, str))
+def _read_content_part(part: Any, path: str, role: str | None, found: list[TextPart]) -> None:
+    """Read a part of a message; only those types are text that are known to be."""
+    kind = str(part.get("type")) if isinstance(part, dict) else "text"
+    if kind in _TEXT_PARTS:
+        _read(part, path, role, "content", found)
+    else:
+        _read_elsewhere(part, _cause_of(kind), path, role, "content", found)
+
+
+def _read_elsewhere(
+    value: Any, cause: UninspectableCause, path: str, role: str | None, field: str, found: list[TextPart]
+) -> None:
+    """Name what cannot be read, once for each cause, then read the strings beside it. A blob is the content itself."""
+    inside: list[TextPart] = []
+    _read(value, path, role, field, inside)
+    causes = {part.text.cause for part in inside if isinstance(part.text, Uninspectable)}
+    found.extend(
+        TextPart(path, role, Uninspectable(each), field)
+        for each in (cause, *sorted(causes - {cause, UninspectableCause.BLOB}))
+    )
+    found.extend(part for part in inside if isinstance(part.text, str))
 
 
 def _read_string(text: str, path: str, role: str | None, field: str | None, found: list[TextPart]) -> None:
     if has_lone_surrogate(text):
         found.append(TextPart(path, role, Uninspectable(UninspectableCause.UNDECODABLE), field))
         return
-    data_url = _DATA_URL.match(text)
-    if data_url is not None:
-        found.append(TextPart(path, role, Uninspectable(_media_cause(data_url[1].lower())), field))
-        if " " not in text:
-            return
-    elif len(text) >= _SHORTEST_BLOB and _BLOB_HEAD.match(text) and " " not in text:
-        found.append(TextPart(path, role, Uninspectable(UninspectableCause.BLOB), field))
-    found.append(TextPart(path, role, text, field))
+    causes = {_cause_of(kind) for kind in data_url_kinds(text)}
+    if not causes and holds_blob(text):
+        causes = {UninspectableCause.BLOB}
+    found.extend(TextPart(path, role, Uninspectable(cause), field) for cause in sorted(causes))
+    found.append(TextPart(path, role, readable_prefix(text) if causes else text, field))
 
 
-def _media_cause(kind: str) -> UninspectableCause:
-    return {"image": UninspectableCause.IMAGE, "audio": UninspectableCause.AUDIO}.get(kind, UninspectableCause.BLOB)
+def _cause_of(kind: str) -> UninspectableCause:
+    """Return the cause by the type of a part or of a data URL, such as `image_url` or `audio`."""
+    if "image" in kind:
+        return UninspectableCause.IMAGE
+    return UninspectableCause.AUDIO if "audio" in kind else UninspectableCause.BLOB
