@@ -17,6 +17,7 @@ from inference_protocol.errors import InternalError, TidegateError
 from inference_protocol.outcome import Outcome
 from observability import server_span
 from serving.answers import EVENT_STREAM, error_body, error_headers, refusal_of, send_json
+from serving.crashes import log_crash
 from serving.http_request import callers_request_id
 
 # Where a request's scope holds its id.
@@ -61,8 +62,8 @@ class RequestBoundary:
             outcome = Outcome.CLIENT_CLOSED
         except TidegateError as error:
             outcome = await _report(error, request_id, scope, send_with_id, head)
-        except Exception:
-            _logger.exception("Request %s failed", request_id)
+        except Exception as error:
+            log_crash(_logger, f"Request {request_id}", error)
             fault = InternalError("The runtime failed on this request; its log says why.")
             outcome = await _report(fault, request_id, scope, send_with_id, head)
         finally:

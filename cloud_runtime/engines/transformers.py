@@ -31,6 +31,7 @@ from runtime_server.engine import (
 )
 from runtime_server.moments import Moments
 from runtime_server.token_stream import TokenStream
+from serving.crashes import log_crash
 
 _logger = logging.getLogger(__name__)
 
@@ -154,7 +155,7 @@ class TransformersEngine:
         if error is None:
             self._end(request, TokenEvent(finish=answering.result()))
         else:
-            _logger.error("A request failed: %s", error, exc_info=error)
+            log_crash(_logger, "A request", error)
             self._end(request, TokenEvent(finish=FinishReason.ERROR, error=RUN_FAILED))
         self._advance()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -23,6 +22,7 @@ from inference_protocol.outcome import Outcome
 from inference_protocol.request import InferenceRequest
 from serving.answers import error_body, send_json
 from serving.client_watch import watched_client
+from serving.crashes import CRASHED, log_crash
 from serving.in_flight import InFlight
 
 logger = logging.getLogger(__name__)
@@ -82,10 +82,8 @@ class InferenceEndpoint:
         except ClientDisconnect:
             raise
         except Exception as exc:
-            # The message of a foreign exception may quote the prompt, so only its type and its place are logged.
-            place = "".join(traceback.format_tb(exc.__traceback__)[-3:])
-            logger.error("%s failed with %s\n%s", exchange.request_id, type(exc).__qualname__, place)
-            await self._refuse(exchange, InternalError("Tidegate failed; its log has the request id."), send)
+            log_crash(logger, exchange.request_id, exc)
+            await self._refuse(exchange, InternalError(CRASHED), send)
 
     async def _work(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
         headers = read_headers(scope)
