@@ -16,10 +16,13 @@ from opentelemetry.trace import Tracer
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from gateway.api import chat, explain, health
-from gateway.api.begin import ExchangeOpener
+from gateway.api.answering import Answering
+from gateway.api.chat import chat_parser
 from gateway.api.direct_routes import DirectRoutes
-from gateway.api.faults import install_fault_handlers
+from gateway.api.exchange_opener import ExchangeOpener
+from gateway.api.explain import Explaining
+from gateway.api.framework_faults import install_fault_handlers
+from gateway.api.health import LiveEndpoint, ReadyEndpoint
 from gateway.api.inference import InferenceEndpoint
 from gateway.api.models import ModelsEndpoint
 from gateway.dispatch.dispatcher import Dispatcher
@@ -38,13 +41,14 @@ from gateway.state.taint import Taints
 from gateway.targets.poller import Poller
 from gateway.targets.registry import Targets
 from gateway.targets.tokens import reference_tokenizer
+from inference_protocol import paths
 from observability import ServerSpanMiddleware
 from routing_policies.policy.loader import LoadedPolicy
 from routing_policies.signals.scanner import build_scanner
 from serving.http_request import read_body
 from serving.in_flight import InFlight
 
-QUIET_PATHS = frozenset({health.LIVE_PATH, health.READY_PATH, "/v1/models", "/openapi.json"})
+QUIET_PATHS = frozenset({paths.LIVE, paths.READY, paths.MODELS, paths.OPENAPI})
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,6 @@ def create_app(
     )
     counter, calibration = reference_tokenizer(settings)
     pipeline = Pipeline(
-        Identity(settings.auth),
         policies,
         Measurer(scanner, taints, calibration, counter),
         taints,
@@ -110,10 +113,17 @@ def create_app(
         clock=clock,
         new_seed=lambda: draw.getrandbits(63),
     )
-    begin = ExchangeOpener(clock=clock, wall=wall, new_id=lambda: f"req-{draw.getrandbits(96):024x}")
-    parse = chat.chat_parser(settings.default_model, targets.public_models)
-    settlement = Settlement(targets, records, clock=clock)
-    read = functools.partial(read_body, max_bytes=settings.limits.body_bytes, timeout_s=settings.timeouts.body_s)
+    chat = functools.partial(
+        InferenceEndpoint,
+        begin=ExchangeOpener(clock=clock, wall=wall, new_id=lambda: f"req-{draw.getrandbits(96):024x}"),
+        identity=Identity(settings.auth),
+        admission=admission,
+        read_body=functools.partial(
+            read_body, max_bytes=settings.limits.body_bytes, timeout_s=settings.timeouts.body_s
+        ),
+        parse=chat_parser(settings.default_model, targets.public_models),
+        settlement=Settlement(targets, records, clock=clock),
+    )
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -130,14 +140,18 @@ def create_app(
     # The bundled documentation pages would load scripts from another host, so only the document itself is served.
     api = FastAPI(title="Tidegate", docs_url=None, redoc_url=None, lifespan=lifespan)
     install_fault_handlers(api)
-    chat_endpoint = InferenceEndpoint(parse, pipeline, settlement, admission, begin=begin, clock=clock, read_body=read)
-    explain_endpoint = explain.ExplainEndpoint(parse, pipeline, begin=begin, read_body=read)
-    posts: dict[str, ASGIApp] = {chat.PATH: chat_endpoint, explain.PATH: explain_endpoint}
+    posts: dict[str, ASGIApp] = {
+        paths.CHAT_COMPLETIONS: chat(Answering(pipeline)),
+        paths.ROUTE_EXPLAIN: chat(Explaining(pipeline)),
+    }
+    gets: dict[str, ASGIApp] = {
+        paths.MODELS: ModelsEndpoint(targets),
+        paths.LIVE: LiveEndpoint(),
+        paths.READY: ReadyEndpoint(targets, policies, admission),
+    }
     api.router.routes += [
         *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()),
-        Route("/v1/models", ModelsEndpoint(targets).get, methods=["GET"]),
-        Route(health.LIVE_PATH, health.livez, methods=["GET"]),
-        Route(health.READY_PATH, health.ReadyEndpoint(targets, policies, admission).get, methods=["GET"]),
+        *(Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()),
     ]
     asgi = ServerSpanMiddleware(
         DirectRoutes(posts, api), tracer, trust_inbound=settings.telemetry.trust_inbound_trace, quiet_paths=QUIET_PATHS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from opentelemetry.trace import Span
@@ -72,21 +74,25 @@ class Exchange:
     Attributes:
         request_id: Ours; also the id of its decision.
         client_request_id: What the caller calls it, where it said so.
+        route: The path it was sent to.
         received_at: Monotonic seconds.
         received_wall_s: Seconds since the epoch, for records.
         span: The SERVER span.
-        decided: Set once the decision is made; reading it before is a fault.
+        clock: Monotonic seconds.
+        decision: Set once it is made.
         parts_ms: Milliseconds that each part of the way took (`parse`, `scan`, `decide`, `record`).
         committed_at: Monotonic seconds when the response head went to the caller.
     """
 
     request_id: str
     client_request_id: str | None
+    route: str
     received_at: float
     received_wall_s: float
     span: Span
+    clock: Callable[[], float]
     principal: Principal | None = None
-    verdict_of: Decided | None = None
+    decision: Decided | None = None
     attempts: list[Attempt] = field(default_factory=list)
     parts_ms: dict[str, float] = field(default_factory=dict)
     committed_at: float | None = None
@@ -95,14 +101,32 @@ class Exchange:
 
     @property
     def decided(self) -> Decided:
-        """The decision.
+        """The decision, for those who come after it.
 
         Raises:
             RuntimeError: It has not been made yet.
         """
-        if self.verdict_of is None:
+        if self.decision is None:
             raise RuntimeError("the request has not been decided")
-        return self.verdict_of
+        return self.decision
+
+    @property
+    def wall_ns(self) -> int:
+        """Nanoseconds since the epoch, for spans that begin now."""
+        return int((self.received_wall_s + self.clock() - self.received_at) * 1e9)
+
+    @contextmanager
+    def timed(self, part: str) -> Iterator[None]:
+        """Note how long a part of the way takes, also where it fails."""
+        started = self.clock()
+        try:
+            yield
+        finally:
+            self.parts_ms[part] = (self.clock() - started) * 1000
+
+    def commit(self) -> None:
+        """Note that from now on this answer is the one that the caller gets."""
+        self.committed_at = self.clock()
 
     def fail(self, error: TidegateError) -> None:
         """Note the error that the caller is told of."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from gateway.identity import Principal
+from gateway.off_loop import COUNT_BYTES, READ_BYTES, off_loop_if_large
 from gateway.state.taint import StoreUnreadable, Taints
 from inference_protocol.request import InferenceRequest
 from inference_protocol.text_parts import TextPart, UninspectableCause
@@ -14,11 +14,21 @@ from routing_policies.policy.loader import LoadedPolicy
 from routing_policies.signals.deadline import parse_deadline
 from routing_policies.signals.label import NOTHING, label_of, parse_label_headers
 from routing_policies.signals.scanner import Scanner, ScanResult
-from routing_policies.signals.size import Calibration, TokenCounter, exact, measure
+from routing_policies.signals.size import Calibration, Size, TokenCounter, exact, measure
 from routing_policies.view import RequestView
 
-OFF_LOOP_SCAN_BYTES = 64 << 10
-OFF_LOOP_COUNT_BYTES = 16 << 10
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a request measures.
+
+    Attributes:
+        view: What the policy sees.
+        parts: Every string of the body.
+    """
+
+    view: RequestView
+    parts: tuple[TextPart, ...]
 
 
 class Measurer:
@@ -40,14 +50,14 @@ class Measurer:
         self._calibration = calibration
         self._counter = counter
 
-    async def view(
+    async def measure(
         self,
         request: InferenceRequest,
         headers: Mapping[str, str],
         principal: Principal,
         policy: LoadedPolicy,
         received_at: float,
-    ) -> RequestView:
+    ) -> Measured:
         """Measure label, deadline and size.
 
         Raises:
@@ -55,8 +65,7 @@ class Measurer:
         """
         declared = parse_label_headers(headers)
         deadline = parse_deadline(headers, received_at=received_at, defaults=policy.deadline_defaults)
-        parts = tuple(request.text_parts())
-        scan = await self._scan(parts, len(request.raw))
+        parts, scan, size = await off_loop_if_large(len(request.raw), READ_BYTES, self._read, request)
         try:
             taint = await self._taints.recall(request, principal.tenant.id)
         except StoreUnreadable:
@@ -65,35 +74,30 @@ class Measurer:
         rules = policy.label_rules.with_causes(principal.uninspected)
         label = label_of(rules, declared=declared, key=principal.key_label, taint=taint, scan=scan)
         cap = request.output_cap if request.output_cap is not None else policy.policy.defaults.max_tokens
-        return RequestView(
+        view = RequestView(
             task=request.task,
             model=request.model,
             stream=request.stream,
             needs=request.needs,
             label=label,
             deadline=deadline,
-            size=measure(request, parts, self._calibration),
+            size=size,
             output_cap=cap,
             cap_is_own=request.output_cap is not None,
             tenant=principal.tenant,
         )
+        return Measured(view, parts)
 
-    @property
-    def counts_exactly(self) -> bool:
-        """Whether there is a tokenizer to count with."""
-        return self._counter is not None
-
-    async def counted(self, request: InferenceRequest, view: RequestView) -> RequestView:
+    async def counted(self, request: InferenceRequest, measured: Measured) -> RequestView:
         """Return the view with its tokens counted exactly, where there is a tokenizer to count with."""
+        view = measured.view
         if self._counter is None:
             return view
-        if len(request.raw) > OFF_LOOP_COUNT_BYTES:
-            size = await asyncio.to_thread(exact, request, view.size, self._counter)
-        else:
-            size = exact(request, view.size, self._counter)
+        size = await off_loop_if_large(
+            len(request.raw), COUNT_BYTES, exact, request, measured.parts, view.size, self._counter
+        )
         return replace(view, size=size)
 
-    async def _scan(self, parts: Sequence[TextPart], length: int) -> ScanResult:
-        if length > OFF_LOOP_SCAN_BYTES:
-            return await asyncio.to_thread(self._scanner.scan, parts)
-        return self._scanner.scan(parts)
+    def _read(self, request: InferenceRequest) -> tuple[tuple[TextPart, ...], ScanResult, Size]:
+        parts = tuple(request.text_parts())
+        return parts, self._scanner.scan(parts), measure(request, parts, self._calibration)

@@ -1,10 +1,8 @@
-"""Steps 2 to 6 of the way of a request, in order. Each is one call into the room that knows how."""
+"""Steps 3 to 6 of the way of a request, in order. Each is one call into the room that knows how."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 
 from opentelemetry.trace import SpanKind, Tracer
 from opentelemetry.util.types import Attributes, AttributeValue
@@ -13,7 +11,6 @@ import observability
 from gateway.answer import Answer
 from gateway.dispatch.dispatcher import Dispatcher
 from gateway.exchange import Decided, Exchange
-from gateway.identity import Identity
 from gateway.measure import Measurer
 from gateway.policies import PolicyHolder
 from gateway.records.builders import decision_record
@@ -27,8 +24,6 @@ from routing_policies.decide import decide
 from routing_policies.eligibility import needs_exact_count
 from routing_policies.policy.model import Kind
 from routing_policies.refusal import refusal
-from routing_policies.snapshot import Snapshot
-from routing_policies.view import RequestView
 
 
 class Pipeline:
@@ -36,7 +31,6 @@ class Pipeline:
 
     def __init__(  # noqa: PLR0913  # the wiring of the way, called in one place
         self,
-        identity: Identity,
         policies: PolicyHolder,
         measurer: Measurer,
         taints: Taints,
@@ -49,7 +43,6 @@ class Pipeline:
         new_seed: Callable[[], int],
     ) -> None:
         """Wire the rooms; `clock` gives monotonic seconds, `new_seed` what a verdict may draw from."""
-        self._identity = identity
         self._policies = policies
         self._measurer = measurer
         self._taints = taints
@@ -60,14 +53,6 @@ class Pipeline:
         self._clock = clock
         self._new_seed = new_seed
 
-    def identify(self, exchange: Exchange, headers: Mapping[str, str]) -> None:
-        """Step 2: who calls.
-
-        Raises:
-            AuthenticationFailed: Nobody we know.
-        """
-        exchange.principal = self._identity.identify(headers)
-
     async def decide(self, exchange: Exchange, request: InferenceRequest, headers: Mapping[str, str]) -> Decided:
         """Steps 3 and 4: measure, then decide.
 
@@ -76,17 +61,19 @@ class Pipeline:
         """
         assert exchange.principal is not None, "identify comes first"
         policy = self._policies.current
-        started_ns = time.time_ns()
-        with _timed(exchange, "scan"):
-            view = await self._measurer.view(request, headers, exchange.principal, policy, exchange.received_at)
-        with _timed(exchange, "decide"):
-            snapshot = self._snapshot(view)
-            if self._measurer.counts_exactly and needs_exact_count(policy, view, snapshot):
-                view = await self._measurer.counted(request, view)
-                snapshot = self._snapshot(view)
+        started_ns = exchange.wall_ns
+        with exchange.timed("scan"):
+            measured = await self._measurer.measure(request, headers, exchange.principal, policy, exchange.received_at)
+        with exchange.timed("decide"):
+            view = measured.view
+            if needs_exact_count(policy, view, self._targets.windows(view.model)):
+                view = await self._measurer.counted(request, measured)
+            snapshot = self._targets.snapshot(
+                view.model, view.size, view.output_cap, now=self._clock(), seed=self._new_seed()
+            )
             verdict = decide(policy, view, snapshot)
         decided = Decided(request, view, policy, snapshot, verdict)
-        exchange.verdict_of = decided
+        exchange.decision = decided
         self._trace_decision(exchange, decided, started_ns)
         return decided
 
@@ -100,7 +87,7 @@ class Pipeline:
         label = decided.view.label
         await self._taints.remember(decided.request, decided.view.tenant.id, label.kept_for_later_turns)
         allowed = [e.target for e in decided.verdict.eligible]
-        with _timed(exchange, "record"):
+        with exchange.timed("record"):
             try:
                 await self._records.write_before_egress(decision_record(exchange))
             except RecordFailed:
@@ -111,9 +98,6 @@ class Pipeline:
         if not allowed:
             raise refusal(decided.verdict, decided.policy)
         return await self._dispatcher.first_to_commit(exchange, tuple(allowed))
-
-    def _snapshot(self, view: RequestView) -> Snapshot:
-        return self._targets.snapshot(view.model, view.size, view.output_cap, now=self._clock(), seed=self._new_seed())
 
     def _trace_decision(self, exchange: Exchange, decided: Decided, started_ns: int) -> None:
         name = f"route {decided.policy.policy.name}"
@@ -142,12 +126,3 @@ def _of_decision(decided: Decided) -> Attributes:
         names.PREDICTED_TOTAL_MS: prediction.total_ms if prediction else None,
     }
     return {name: value for name, value in found.items() if value is not None}
-
-
-@contextmanager
-def _timed(exchange: Exchange, part: str) -> Iterator[None]:
-    started = time.perf_counter()
-    try:
-        yield
-    finally:
-        exchange.parts_ms[part] = (time.perf_counter() - started) * 1000

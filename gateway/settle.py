@@ -66,7 +66,7 @@ class Settlement:
 
     def _teach(self, attempt: Attempt, exchange: Exchange) -> None:
         """Let the latency model learn from an attempt, also from one that was given up: it took at least that long."""
-        if exchange.verdict_of is None:
+        if exchange.decision is None:
             return
         target = self._targets[attempt.target]
         before = exchange.decided.snapshot.targets[attempt.target]
@@ -82,7 +82,7 @@ class Settlement:
         attributes: dict[str, str | float] = {
             names.REQUEST_ID: exchange.request_id,
             names.OUTCOME: exchange.outcome.value,
-            **{f"tidegate.{part}_ms": ms for part, ms in exchange.parts_ms.items()},
+            **{names.PARTS_MS[part]: ms for part, ms in exchange.parts_ms.items()},
         }
         if exchange.committed_at is not None:
             attributes[names.TARGET] = exchange.attempts[-1].target

@@ -50,3 +50,15 @@ PREDICTED_TOTAL_MS = "tidegate.predicted.total_ms"
 BUDGET_TOTAL_MS = "tidegate.budget.total_ms"
 BUDGET_TTFT_MS = "tidegate.budget.ttft_ms"
 EXECUTION_PROVIDER = "tidegate.execution_provider"
+
+# Parts of a request's way that its SERVER span times, in the order in which they follow each other.
+PARTS_MS = {
+    "parse": PARSE_MS,
+    "scan": SCAN_MS,
+    "decide": DECIDE_MS,
+    "record": RECORD_MS,
+    "queue": QUEUE_MS,
+    "prefill": PREFILL_MS,
+    "decode": DECODE_MS,
+    "relay": RELAY_MS,
+}

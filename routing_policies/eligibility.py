@@ -61,13 +61,13 @@ def find_eligible(policy: LoadedPolicy, view: RequestView, snapshot: Snapshot, e
     return Eligibility(tuple(targets), excluded, tuple(rule.id for rule in asked.rules), tuple(asked.notes))
 
 
-def needs_exact_count(policy: LoadedPolicy, view: RequestView, snapshot: Snapshot) -> bool:
+def needs_exact_count(policy: LoadedPolicy, view: RequestView, windows: Mapping[str, int | None]) -> bool:
     """Whether the bounds on the input tokens leave a hard rule or a window open, so that they must be counted."""
     tokens = view.size.tokens
     if tokens.least == tokens.most:
         return False
     for name in policy.policy.targets:
-        window = snapshot.targets[name].capabilities.window if name in snapshot.targets else None
+        window = windows.get(name)
         if window is not None and tokens.least <= window - view.reserved_output < tokens.most:
             return True
     return any(

@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
+from inference_protocol import paths
 from observability import ServerSpanMiddleware, Telemetry
 from runtime_server.bearer_auth import BearerAuth
 from runtime_server.chat_endpoint import ChatEndpoint, ChatLimits
@@ -19,7 +20,7 @@ from runtime_server.lifecycle import Lifecycle
 from runtime_server.reports import Reports
 from runtime_server.request_boundary import RequestBoundary, refuse_as_ours
 
-_PROBES = ("/livez", "/readyz")
+_PROBES = (paths.LIVE, paths.READY)
 _DEFAULT_LIMITS = ChatLimits()
 
 
@@ -46,15 +47,15 @@ def create_app(
     chat = ChatEndpoint(lifecycle, model, limits, tracer=tracer, clock_ns=clock_ns)
     reports = Reports(lifecycle, started_s=clock_ns() // 1_000_000_000)
     routes = [
-        Route("/v1/chat/completions", chat, methods=["POST"]),
-        Route("/v1/models", reports.models, methods=["GET"]),
-        Route("/internal/state", reports.state, methods=["GET"]),
-        Route("/livez", reports.live, methods=["GET"]),
-        Route("/readyz", reports.ready, methods=["GET"]),
+        Route(paths.CHAT_COMPLETIONS, chat, methods=["POST"]),
+        Route(paths.MODELS, reports.models, methods=["GET"]),
+        Route(paths.STATE, reports.state, methods=["GET"]),
+        Route(paths.LIVE, reports.live, methods=["GET"]),
+        Route(paths.READY, reports.ready, methods=["GET"]),
     ]
     middleware = [
         # Whoever reaches a runtime is the gateway, so the trace goes on; polls would bury it.
-        Middleware(ServerSpanMiddleware, tracer, trust_inbound=True, quiet_paths=(*_PROBES, "/internal/state")),
+        Middleware(ServerSpanMiddleware, tracer, trust_inbound=True, quiet_paths=(*_PROBES, paths.STATE)),
         Middleware(RequestBoundary),
     ]
     if token is not None:

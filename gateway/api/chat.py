@@ -9,7 +9,6 @@ from inference_protocol.errors import UnknownModel
 from inference_protocol.openai_chat import parse_chat
 from inference_protocol.request import InferenceRequest
 
-PATH = "/v1/chat/completions"
 AUTO = "auto"
 
 

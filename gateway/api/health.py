@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import orjson
-from starlette.requests import Request
-from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from gateway.policies import PolicyHolder
 from gateway.targets.registry import Targets
 from routing_policies.snapshot import Health
+from serving.answers import send_json
 from serving.in_flight import InFlight
 
-LIVE_PATH = "/livez"
-READY_PATH = "/readyz"
 
+class LiveEndpoint:
+    """Says that the process turns its loop."""
 
-async def livez(request: Request) -> Response:
-    """Answer at all."""
-    return Response(b'{"status":"live"}', media_type="application/json")
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer at all."""
+        await send_json(send, 200, b'{"status":"live"}')
 
 
 class ReadyEndpoint:
@@ -29,7 +29,7 @@ class ReadyEndpoint:
         self._policies = policies
         self._admission = admission
 
-    async def get(self, request: Request) -> Response:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 200 when ready, 503 when not."""
         ready = any(target.health is Health.UP for target in self._targets) and not self._admission.draining
         status = "draining" if self._admission.draining else "ready" if ready else "starting"
@@ -44,4 +44,4 @@ class ReadyEndpoint:
             for target in self._targets
         }
         body = {"status": status, "policy": {"name": policy.policy.name, "digest": policy.digest}, "targets": targets}
-        return Response(orjson.dumps(body), status_code=200 if ready else 503, media_type="application/json")
+        await send_json(send, 200 if ready else 503, orjson.dumps(body))

@@ -1,21 +1,20 @@
-"""Steps 1 and 8 for every inference protocol: bytes to a request, an answer to bytes, one settlement at the end."""
+"""Steps 1, 2 and 8 for every route that takes an inference request: what is done with it stands between them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from gateway.api.body import read_headers
-from gateway.api.head import error_headers, response_headers
-from gateway.dispatch.relay import relay
+from gateway.api.request_headers import read_headers
+from gateway.api.response_headers import error_headers
 from gateway.exchange import Exchange
-from gateway.pipeline import Pipeline
+from gateway.identity import Identity
+from gateway.off_loop import READ_BYTES, off_loop_if_large
 from gateway.settle import Settlement
 from inference_protocol.errors import InternalError, TidegateError
 from inference_protocol.outcome import Outcome
@@ -25,94 +24,81 @@ from serving.client_watch import watched_client
 from serving.crashes import CRASHED, log_crash
 from serving.in_flight import InFlight
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
+
+Respond = Callable[[Exchange, InferenceRequest, Mapping[str, str], Send], Coroutine[Any, Any, None]]
+"""Takes an identified request with its headers, and sends what it is answered with."""
 
 
 class InferenceEndpoint:
     """One inference route, as plain ASGI."""
 
-    def __init__(  # the wiring of a route, called in one place
+    def __init__(
         self,
-        parse: Callable[[bytes], InferenceRequest],
-        pipeline: Pipeline,
-        settlement: Settlement,
-        admission: InFlight,
+        respond: Respond,
         *,
         begin: Callable[[Scope], Exchange],
-        clock: Callable[[], float],
+        identity: Identity,
+        admission: InFlight,
         read_body: Callable[[Scope, Receive], Awaitable[bytes]],
+        parse: Callable[[bytes], InferenceRequest],
+        settlement: Settlement,
     ) -> None:
         """Wire the route.
 
         Args:
-            parse: From body bytes to the canonical request, raising `InvalidRequest`.
-            pipeline: Steps 2 to 6.
-            settlement: Step 8.
+            respond: What is done with a request.
+            begin: Opens its exchange.
+            identity: Step 2.
             admission: Bounds how many requests are inside.
-            begin: Opens the exchange of a request.
-            clock: Monotonic seconds.
             read_body: Takes a body in, within bounds.
+            parse: From body bytes to the canonical request, raising `InvalidRequest`.
+            settlement: Step 8.
         """
-        self._parse = parse
-        self._pipeline = pipeline
-        self._settlement = settlement
-        self._admission = admission
+        self._respond = respond
         self._begin = begin
-        self._clock = clock
+        self._identity = identity
+        self._admission = admission
         self._read_body = read_body
+        self._parse = parse
+        self._settlement = settlement
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         exchange = self._begin(scope)
         try:
-            await self._guarded(exchange, scope, receive, send)
+            await self._serve(exchange, scope, receive, send)
+        except TidegateError as exc:
+            await _refuse(exchange, exc, send)
         except ClientDisconnect:
             exchange.outcome = Outcome.CLIENT_CLOSED
         except asyncio.CancelledError:
             exchange.outcome = exchange.outcome or Outcome.CLIENT_CLOSED
             raise
+        except Exception as exc:
+            log_crash(_logger, exchange.request_id, exc)
+            await _refuse(exchange, InternalError(CRASHED), send)
         finally:
             self._settlement.settle(exchange)
 
-    async def _guarded(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await self._work(exchange, scope, receive, send)
-        except TidegateError as exc:
-            await self._refuse(exchange, exc, send)
-        except ClientDisconnect:
-            raise
-        except Exception as exc:
-            log_crash(logger, exchange.request_id, exc)
-            await self._refuse(exchange, InternalError(CRASHED), send)
-
-    async def _work(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
         headers = read_headers(scope)
-        self._pipeline.identify(exchange, headers)
+        exchange.principal = self._identity.identify(headers)
         with self._admission.place():
             raw = await self._read_body(scope, receive)
-            started = time.perf_counter()
-            request = self._parse(raw)
-            exchange.parts_ms["parse"] = (time.perf_counter() - started) * 1000
-
-            async def answer() -> None:
-                await self._pipeline.decide(exchange, request, headers)
-                committed = await self._pipeline.answer(exchange)
-                try:
-                    now = self._clock()
-                    await relay(committed, exchange, response_headers(exchange, now), send, now)
-                finally:
-                    await committed.aclose()
-
-            await unless_gone(answer(), receive)
-
-    async def _refuse(self, exchange: Exchange, error: TidegateError, send: Send) -> None:
-        exchange.fail(error)
-        if exchange.committed_at is None:
-            body = error_body(error, exchange.request_id)
-            await send_json(send, error.http_status, body, error_headers(exchange, error))
+            with exchange.timed("parse"):
+                request = await off_loop_if_large(len(raw), READ_BYTES, self._parse, raw)
+            await _unless_gone(self._respond(exchange, request, headers, send), receive)
 
 
-async def unless_gone(work: Coroutine[Any, Any, None], receive: Receive) -> None:
+async def _refuse(exchange: Exchange, error: TidegateError, send: Send) -> None:
+    exchange.fail(error)
+    if exchange.committed_at is None:
+        body = error_body(error, exchange.request_id)
+        await send_json(send, error.http_status, body, error_headers(exchange, error))
+
+
+async def _unless_gone(work: Coroutine[Any, Any, None], receive: Receive) -> None:
     """Run `work` here, and cancel it when the caller hangs up.
 
     Raises:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import orjson
-from starlette.requests import Request
-from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from gateway.api.chat import AUTO
 from gateway.targets.registry import Targets
+from serving.answers import send_json
 
 
 class ModelsEndpoint:
@@ -17,7 +17,7 @@ class ModelsEndpoint:
         """List the models of these targets."""
         self._targets = targets
 
-    async def get(self, request: Request) -> Response:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with the list."""
         rows = [
             {
@@ -29,4 +29,4 @@ class ModelsEndpoint:
             }
             for name in [AUTO, *self._targets.public_models()]
         ]
-        return Response(orjson.dumps({"object": "list", "data": rows}), media_type="application/json")
+        await send_json(send, 200, orjson.dumps({"object": "list", "data": rows}))

@@ -20,6 +20,7 @@ from gateway.cli.runtimes import cloud_argv, edge_argv, gateway_argv
 from gateway.cli.serve import policy_or_fail
 from gateway.settings import Settings
 from gateway.supervise import Limits, Supervisor
+from inference_protocol import paths
 from serving.listener import ListenRefused, bind_tcp
 
 _PROBE_TIMEOUT_S = 2.0
@@ -73,15 +74,17 @@ def _children(
     children: list[ChildSpec] = []
     programs: list[tuple[str, str]] = []
     if "edge" in settings.targets:
-        lives = _answers("http://edge/livez", socket_path=str(settings.edge_socket))
+        lives = _answers(f"http://edge{paths.LIVE}", socket_path=str(settings.edge_socket))
         children.append(ChildSpec("edge", tuple(edge_argv(settings)), environment, lives))
         programs.append(("edge", f"{settings.edge.model} on ONNX Runtime, {settings.edge_socket}"))
     port = settings.stand_in_port
     if port is not None:
-        lives = _answers(f"http://127.0.0.1:{port}/livez")
+        lives = _answers(f"http://127.0.0.1:{port}{paths.LIVE}")
         children.append(ChildSpec("cloud", tuple(cloud_argv(settings, port)), environment, lives))
         programs.append(("cloud", f"a stand-in: {settings.cloud.model} on torch, port {port}"))
-    children.append(ChildSpec("gateway", tuple(gateway_argv(settings_file)), environment, _answers(f"{url}/livez")))
+    children.append(
+        ChildSpec("gateway", tuple(gateway_argv(settings_file)), environment, _answers(f"{url}{paths.LIVE}"))
+    )
     programs.append(("gateway", f"{url}, policy {settings.policy}"))
     return children, tuple(programs)
 
@@ -99,7 +102,7 @@ async def _announce(url: str, bearings: banner.Bearings, console: Console) -> No
     before: banner.Readiness | None = None
     told_how = False
     while True:
-        answer = await _get(f"{url}/readyz")
+        answer = await _get(f"{url}{paths.READY}")
         if answer is not None:
             now = banner.Readiness.from_answer(answer.json())
             line = banner.progress(before, now, time.monotonic() - started)

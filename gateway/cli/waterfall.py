@@ -13,17 +13,6 @@ from observability.span_reader import StoredSpan
 _NS_PER_MS = 1e6
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 
-# Timing attributes of a span that are drawn as rows, in the order in which the parts follow each other.
-_PARTS = {
-    "parse": names.PARSE_MS,
-    "scan": names.SCAN_MS,
-    "decide": names.DECIDE_MS,
-    "record": names.RECORD_MS,
-    "queue": names.QUEUE_MS,
-    "prefill": names.PREFILL_MS,
-    "decode": names.DECODE_MS,
-    "relay": names.RELAY_MS,
-}
 _ROUTE = "route "
 _IN_ROUTE = ("scan", "decide")
 
@@ -109,7 +98,7 @@ class _Tree:
 
     def _parts(self, span: StoredSpan, below: Sequence[StoredSpan], depth: int) -> Iterator[Row]:
         """Lay out what a span timed: one part after the other, about its `route` span where it has one."""
-        timed = {part: span.attributes[name] for part, name in _PARTS.items() if name in span.attributes}
+        timed = {part: span.attributes[name] for part, name in names.PARTS_MS.items() if name in span.attributes}
         route = next((child for child in below if child.name.startswith(_ROUTE)), None)
         begins_ns: dict[str, float] = {}
         if route is not None:

@@ -16,6 +16,7 @@ from gateway.egress.body import OutboundBody
 from gateway.egress.door import PERMIT, Permit
 from gateway.egress.transport import StaleConnection
 from gateway.targets.target import Target
+from inference_protocol import paths
 from inference_protocol.errors import (
     DeadlineExceeded,
     TidegateError,
@@ -105,7 +106,7 @@ async def _head(target: Target, plan: AttemptPlan, *, again: bool = False) -> ht
     body: OutboundBody = plan.permit.body
     request = httpx.Request(
         "POST",
-        target.url("/v1/chat/completions"),
+        target.url(paths.CHAT_COMPLETIONS),
         headers={**plan.headers, **target.credential, "content-length": str(len(body.content))},
         stream=httpx.ByteStream(body.content),  # spares httpx's own look at the content
         extensions={PERMIT: plan.permit},

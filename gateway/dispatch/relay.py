@@ -17,8 +17,8 @@ from serving.answers import STREAM_HEADERS, error_body, send_head, send_json
 READER_PATIENCE_S = 60.0
 
 
-async def relay(answer: Answer, exchange: Exchange, headers: Mapping[str, str], send: Send, now: float) -> None:
-    """Send the head, which commits the answer, and everything after it.
+async def relay(answer: Answer, exchange: Exchange, headers: Mapping[str, str], send: Send) -> None:
+    """Send the head and everything after it.
 
     A stream that fails past this point ends with an error event and no `[DONE]`; the failure is noted in the exchange
     and not raised, since the caller has been told. A caller who takes nothing for a minute counts as gone: they must
@@ -27,7 +27,6 @@ async def relay(answer: Answer, exchange: Exchange, headers: Mapping[str, str], 
     Raises:
         ClientDisconnect: The caller takes nothing any more.
     """
-    exchange.committed_at = now
     if isinstance(answer, BufferedAnswer):
         await send_json(send, 200, answer.body, headers)
         return

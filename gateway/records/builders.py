@@ -69,6 +69,7 @@ def outcome_record(exchange: Exchange, now: float) -> dict[str, Any]:
         "version": VERSION,
         "time": _utc(exchange.received_wall_s + duration_s),
         **_ids(exchange),
+        "route": exchange.route,
         "tenant": exchange.principal.tenant.id if exchange.principal is not None else None,
         "outcome": exchange.outcome,
         "error": exchange.error.code if exchange.error is not None else None,

@@ -7,17 +7,15 @@ The answer is no part of the digest: clients trim and edit answers, and a label 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from gateway.off_loop import READ_BYTES, off_loop_if_large
 from gateway.state.keys import Keys, Purpose, mac
 from gateway.state.label_store import LabelStore, StoreUnreadable
 from inference_protocol.conversation import conversation
 from inference_protocol.request import InferenceRequest
 from routing_policies.signals.label import NOTHING, Component
-
-_OFF_LOOP_BYTES = 64 << 10
 
 __all__ = ["StoreUnreadable", "Taints"]
 
@@ -60,9 +58,7 @@ class Taints:
 
     async def _prefixes(self, request: InferenceRequest, tenant: str) -> list[bytes]:
         key = self._keys.derive(Purpose.TAINT, tenant)
-        if len(request.raw) > _OFF_LOOP_BYTES:
-            return await asyncio.to_thread(_prefixes, request.tree, key)
-        return _prefixes(request.tree, key)
+        return await off_loop_if_large(len(request.raw), READ_BYTES, _prefixes, request.tree, key)
 
 
 def _prefixes(tree: Mapping[str, Any], key: bytes) -> list[bytes]:

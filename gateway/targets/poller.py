@@ -9,11 +9,9 @@ from pydantic import ValidationError
 from gateway.settings import TargetProtocol
 from gateway.targets.registry import Targets
 from gateway.targets.target import Target
+from inference_protocol import paths
 from inference_protocol.errors import UpstreamError, UpstreamUnreachable
 from inference_protocol.runtime_state import RuntimeState
-
-STATE_PATH = "/internal/state"
-MODELS_PATH = "/v1/models"
 
 
 class Poller:
@@ -57,9 +55,9 @@ class Poller:
             await asyncio.sleep(self._interval_s if ours else self._other_interval_s)
 
     async def _ask_state(self, target: Target) -> None:
-        body = await target.control.get(STATE_PATH, timeout_s=self._timeout_s)
+        body = await target.control.get(paths.STATE, timeout_s=self._timeout_s)
         target.reported(RuntimeState.model_validate_json(body))
 
     async def _ask_models(self, target: Target) -> None:
-        await target.control.get(MODELS_PATH, timeout_s=self._timeout_s)
+        await target.control.get(paths.MODELS, timeout_s=self._timeout_s)
         target.answered()

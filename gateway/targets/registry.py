@@ -39,6 +39,10 @@ class Targets:
         """Every public model name, in the order that settings give."""
         return list(dict.fromkeys(model for target in self for model in target.settings.models))
 
+    def windows(self, model: str) -> Mapping[str, int | None]:
+        """The window that each target has for a model; `None` where nobody has said."""
+        return {target.name: target.capabilities(model).window for target in self}
+
     def snapshot(self, model: str, size: Size, output_cap: int, *, now: float, seed: int) -> Snapshot:
         """Freeze what is known, with a prediction for this request at each target."""
         found: dict[str, TargetSnapshot] = {}

@@ -169,9 +169,16 @@ def measure(request: InferenceRequest, parts: Sequence[TextPart], calibration: C
     return Size(tokens, len(request.raw), prompt.modalities)
 
 
-def exact(request: InferenceRequest, size: Size, counter: TokenCounter) -> Size:
-    """Return the size with the tokens of its text counted, and those around it at their likely number."""
-    prompt = _Prompt.of(request, tuple(request.text_parts()))
+def exact(request: InferenceRequest, parts: Sequence[TextPart], size: Size, counter: TokenCounter) -> Size:
+    """Return the size with the tokens of its text counted, and those around it at their likely number.
+
+    Args:
+        request: The request.
+        parts: Its `text_parts()`.
+        size: As `measure` found it.
+        counter: Of the reference tokenizer.
+    """
+    prompt = _Prompt.of(request, parts)
     count = sum(map(counter.count, prompt.texts())) + _around(request, prompt.modalities).likely
     return replace(size, tokens=TokenInterval(count, count, count))
 

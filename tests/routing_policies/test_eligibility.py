@@ -170,8 +170,8 @@ def test_tokens_are_counted_only_where_their_bounds_leave_a_rule_or_a_window_ope
 ) -> None:
     rules = "constraints:\n  - {id: long, when: 'size.tokens > 300', deny: [cloud]}\n"
     soft = "prefer:\n  - {id: soft, when: 'size.tokens > 150', target: edge, weight: 0.1}\n"
-    snapshot = make.snapshot(make.target("edge", window=1000), make.target("cloud", window=None))
-    assert needs_exact_count(make.policy(rules + soft), make.view(tokens=tokens), snapshot) is expected
+    windows = {"edge": 1000, "cloud": None}
+    assert needs_exact_count(make.policy(rules + soft), make.view(tokens=tokens), windows) is expected
 
 
 def test_bounds_that_leave_a_rule_open_restrict_until_tokens_are_counted(make: SimpleNamespace) -> None:

@@ -29,12 +29,12 @@ from gateway.dispatch.outbound import Outbound
 from gateway.egress.door import Door
 from gateway.egress.pseudonyms import Pseudonymizer
 from gateway.exchange import Exchange
-from gateway.identity import Identity, Principal
+from gateway.identity import Principal
 from gateway.measure import Measurer
 from gateway.pipeline import Pipeline
 from gateway.policies import PolicyHolder
 from gateway.records.log import RecordLog
-from gateway.settings import Auth, TargetProtocol, TimeoutSettings
+from gateway.settings import TargetProtocol, TimeoutSettings
 from gateway.state.keys import Keys
 from gateway.state.label_store import LabelStore, make_label_file
 from gateway.state.taint import Taints
@@ -210,7 +210,7 @@ class House:
             first = parse_chat(json.dumps({**body_of(scenario), "messages": [scenario.messages[0].as_json()]}).encode())
             await taints.remember(first, tenant.id, earlier)
         key = Component(None if scenario.key[0] is None else DataClass.from_word(scenario.key[0]), set(scenario.key[1]))
-        exchange = Exchange("req-1", None, 1000.0, 1e9, INVALID_SPAN)
+        exchange = Exchange("req-1", None, "/v1/chat/completions", 1000.0, 1e9, INVALID_SPAN, lambda: 1000.0)
         exchange.principal = Principal("p", tenant, key)
         headers = {"x-data-class": scenario.declared} if scenario.declared else {}
         headers |= {"x-data-tags": ",".join(scenario.tags)} if scenario.tags else {}
@@ -259,7 +259,6 @@ class House:
         records: Any = RecordsThatFail() if scenario.records_fail else self.records
         measurer = Measurer(scanner, taints, calibration, None)
         return Pipeline(
-            Identity(Auth()),
             holder,
             measurer,
             taints,

@@ -56,9 +56,11 @@ def _decided_exchange() -> Exchange:
         client_request_id="shop-1",
         received_at=100.0,
         received_wall_s=1_700_000_000.25,
+        route="/v1/chat/completions",
         span=SPAN,
+        clock=lambda: 100.2,
         principal=LOCAL,
-        verdict_of=Decided(request, view, policy, snapshot, decide(policy, view, snapshot)),
+        decision=Decided(request, view, policy, snapshot, decide(policy, view, snapshot)),
         parts_ms={"parse": 0.12345},
     )
 
@@ -175,7 +177,9 @@ def test_a_request_that_nobody_answered_names_no_target() -> None:
 
 
 def test_a_request_refused_before_it_was_understood_still_has_an_outcome() -> None:
-    exchange = Exchange("req-2", None, 100.0, 1_700_000_000.0, SPAN, outcome=Outcome.INVALID_REQUEST)
+    exchange = Exchange(
+        "req-2", None, "/v1/chat/completions", 100.0, 1.7e9, SPAN, lambda: 100.0, outcome=Outcome.INVALID_REQUEST
+    )
     record = _written(outcome_record(exchange, 100.001))
     assert record["outcome"] == "invalid_request"
     assert record["tenant"] is None

@@ -89,7 +89,7 @@ def test_the_body_counts_in_bytes() -> None:
 def test_an_exact_count_closes_the_interval() -> None:
     found = request("hello there", "é" * 10, tools=[TOOL])
     measured = measure(found, tuple(found.text_parts()), UNKNOWN)
-    counted = exact(found, measured, CharPerToken())
+    counted = exact(found, tuple(found.text_parts()), measured, CharPerToken())
     tokens = counted.tokens
     assert tokens.least == tokens.likely == tokens.most
     assert tokens.likely >= len("hello there") + 10 + len(json.dumps([TOOL], ensure_ascii=False))
@@ -160,7 +160,7 @@ def test_the_likely_number_is_near_the_default_models_own_count(text: str, edge_
     counter = Counter()
     found = request(text)
     measured = measure(found, tuple(found.text_parts()), Calibration.of(counter))
-    counted = exact(found, measured, counter).tokens.likely
+    counted = exact(found, tuple(found.text_parts()), measured, counter).tokens.likely
     assert measured.tokens.least <= counted <= measured.tokens.most
     assert measured.tokens.likely == pytest.approx(counted, rel=0.25)
 

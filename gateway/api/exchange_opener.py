@@ -25,7 +25,9 @@ class ExchangeOpener:
         return Exchange(
             request_id=self._new_id(),
             client_request_id=callers_request_id(scope),
+            route=scope["path"],
             received_at=self._clock(),
             received_wall_s=self._wall(),
             span=server_span(scope),
+            clock=self._clock,
         )

@@ -8,10 +8,11 @@ from inference_protocol.errors import TidegateError
 from serving import answers
 
 
-def response_headers(exchange: Exchange, now: float) -> dict[str, str]:
-    """The headers of an answer that commits now (monotonic seconds)."""
+def response_headers(exchange: Exchange) -> dict[str, str]:
+    """The headers of an answer that has committed."""
+    assert exchange.committed_at is not None, "the answer commits before its head is made"
     attempt = exchange.attempts[-1]
-    timing = {**exchange.parts_ms, "ttft": (now - exchange.received_at) * 1000}
+    timing = {**exchange.parts_ms, "ttft": (exchange.committed_at - exchange.received_at) * 1000}
     return {
         **decision_headers(exchange),
         headers.TARGET: attempt.target,
@@ -28,9 +29,9 @@ def error_headers(exchange: Exchange, error: TidegateError) -> dict[str, str]:
 def decision_headers(exchange: Exchange) -> dict[str, str]:
     """The request's id and, once it is decided, what was decided of it."""
     found = {headers.REQUEST_ID: exchange.request_id}
-    if exchange.verdict_of is not None:
-        verdict = exchange.verdict_of.verdict
-        policy = exchange.verdict_of.policy
+    if exchange.decision is not None:
+        verdict = exchange.decision.verdict
+        policy = exchange.decision.policy
         scores = verdict.scores
         found[headers.DECISION] = verdict.digest[:16]
         found[headers.POLICY] = f"{policy.policy.name}@{policy.digest[:12]}"

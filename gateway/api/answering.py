@@ -1,0 +1,37 @@
+"""Steps 3 to 8 for a request that wants an answer: decide, have it answered, relay that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from starlette.types import Send
+
+from gateway.api.response_headers import response_headers
+from gateway.dispatch.relay import relay
+from gateway.exchange import Exchange
+from gateway.pipeline import Pipeline
+from inference_protocol.request import InferenceRequest
+
+
+class Answering:
+    """Has a target answer."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        """Decide and dispatch through `pipeline`."""
+        self._pipeline = pipeline
+
+    async def __call__(
+        self, exchange: Exchange, request: InferenceRequest, headers: Mapping[str, str], send: Send
+    ) -> None:
+        """Answer, and return once the last byte is sent.
+
+        Raises:
+            TidegateError: Nothing has been sent, and nobody can answer.
+        """
+        await self._pipeline.decide(exchange, request, headers)
+        committed = await self._pipeline.answer(exchange)
+        try:
+            exchange.commit()
+            await relay(committed, exchange, response_headers(exchange), send)
+        finally:
+            await committed.aclose()
