@@ -54,8 +54,11 @@ class AbstractRequest:
         told = (v.name for v, value in zip(domain.variables, chosen, strict=True) if value != v.values[0])
         return cls(values, frozenset(told))
 
-    def view(self, policy: Policy) -> RequestView:
-        """The request as a policy sees it at second 0, with its size exactly known."""
+    def view(self, policy: Policy, target: str | None = None) -> RequestView:
+        """The request as a policy sees it at second 0, with its size exactly known.
+
+        Its tags are declared; those that a target has replaced, where it may, were found.
+        """
         get = self.values.get
         tokens = get("size.tokens", _ORDINARY_TOKENS)
         return RequestView(
@@ -68,11 +71,7 @@ class AbstractRequest:
                 images=get("request.images", False),
                 audio=get("request.audio", False),
             ),
-            label=Label(
-                policy.defaults.data_class,
-                declared=Component(self.level, frozenset(get(TAGS, ()))),
-                causes=frozenset(map(UninspectableCause, get(CAUSES, ()))),
-            ),
+            label=self._label(policy, self.replaced(policy, target)),
             deadline=Deadline(0.0, _seconds(get(TOTAL, math.inf)), _seconds(get(TTFT, math.inf))),
             size=Size(TokenInterval(tokens, tokens, tokens), get("size.body_bytes", _ORDINARY_BYTES)),
             output_cap=get("request.output_cap", policy.defaults.max_tokens),
@@ -80,18 +79,38 @@ class AbstractRequest:
             tenant=Tenant(get("tenant.id", "local"), frozenset(get("tenant.roles", ())), get("tenant.residency", "")),
         )
 
+    def replaced(self, policy: Policy, target: str | None) -> frozenset[str]:
+        """The tags of findings that a target would be sent tokens for."""
+        if target is None:
+            return frozenset()
+        classes = policy.findings.by_tag()
+        could = frozenset(policy.targets[target].pseudonymize).intersection(self.values.get(TAGS, ()))
+        return frozenset(tag for tag in could if classes[tag] <= self.level)
+
+    def _label(self, policy: Policy, found: frozenset[str]) -> Label:
+        classes = policy.findings.by_tag()
+        highest = max((classes[tag] for tag in found), default=None)
+        return Label(
+            policy.defaults.data_class,
+            declared=Component(
+                DataClass.PUBLIC if highest == self.level else self.level, frozenset(self.values.get(TAGS, ())) - found
+            ),
+            findings=Component(highest, found),
+            causes=frozenset(map(UninspectableCause, self.values.get(CAUSES, ()))),
+        )
+
     @property
     def level(self) -> DataClass:
         """Its class."""
         return DataClass(self.values.get(LEVEL_NAME, DataClass.PUBLIC))
 
-    def sent(self, rules: LabelRules) -> dict[str, Any]:
+    def sent(self, rules: LabelRules, found: frozenset[str] = frozenset()) -> dict[str, Any]:
         """The request as headers, body and caller, and what these cannot express under `assume`.
 
         Where the policy's rules would give it a higher class, for what could not be inspected, it takes a caller whose
-        key carries another.
+        key carries another. Tags that were found stand in no header.
         """
-        found: dict[str, Any] = {"headers": self._headers(), "body": self._body()}
+        sent: dict[str, Any] = {"headers": self._headers(rules, found), "body": self._body()}
         tenant = {"tenant": "tenant.id", "roles": "tenant.roles", "residency": "tenant.residency"}
         caller = {key: self.values[name] for key, name in tenant.items() if self.values.get(name)}
         causes = [UninspectableCause(cause) for cause in self.values.get(CAUSES, ())]
@@ -103,7 +122,9 @@ class AbstractRequest:
         unseen = [cause.value for cause in causes if cause not in _PART_OF_CAUSE]
         if unseen:
             assume["causes"] = unseen
-        return found | ({"caller": caller} if caller else {}) | ({"assume": assume} if assume else {})
+        if found:
+            assume["findings"] = sorted(found)
+        return sent | ({"caller": caller} if caller else {}) | ({"assume": assume} if assume else {})
 
     def in_words(self) -> str:
         """What of it is not ordinary, in a line for a person."""
@@ -114,15 +135,17 @@ class AbstractRequest:
             words.append(name if value is True else f"{name} {shown}")
         return "; ".join(words)
 
-    def _headers(self) -> dict[str, str]:
-        found = {headers.DATA_CLASS: self.level.word}
-        if self.values.get(TAGS):
-            found[headers.DATA_TAGS] = ",".join(self.values[TAGS])
+    def _headers(self, rules: LabelRules, found: frozenset[str]) -> dict[str, str]:
+        raised = any(rules.of_tag(tag) == self.level for tag in found)
+        fields = {headers.DATA_CLASS: DataClass.PUBLIC.word if raised else self.level.word}
+        declared = [tag for tag in self.values.get(TAGS, ()) if tag not in found]
+        if declared:
+            fields[headers.DATA_TAGS] = ",".join(declared)
         for name, header in ((TOTAL, headers.LATENCY_BUDGET_MS), (TTFT, headers.TTFT_BUDGET_MS)):
             budget = self.values.get(name, math.inf)
             if budget < math.inf:
-                found[header] = f"{budget:.9g}"
-        return found
+                fields[header] = f"{budget:.9g}"
+        return fields
 
     def _body(self) -> dict[str, Any]:
         get = self.values.get

@@ -77,7 +77,7 @@ def domain_of(policies: Sequence[Policy], conditions: Iterable[tuple[Policy, Exp
         found.read_name(name)
     for policy in policies:
         for target in policy.targets.values():
-            found.mark(TAGS).exact.update(target.tags_allowed or ())
+            found.mark(TAGS).exact.update((*(target.tags_allowed or ()), *target.pseudonymize))
     for policy, tree in conditions:
         for name, target in policy.targets.items():
             found.add(tree, target_values(name, target))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import Any
 
 from routing_policies.lab.abstract_request import AbstractRequest
 from routing_policies.lab.domain import TooManyCells
@@ -29,6 +30,10 @@ class Counterexample:
 
     request: AbstractRequest
     target: str
+
+    def sent(self, loaded: LoadedPolicy) -> dict[str, Any]:
+        """The request as it would be sent; see `AbstractRequest.sent`."""
+        return self.request.sent(loaded.label_rules, self.request.replaced(loaded.policy, self.target))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from routing_policies.lab.domain import LEVEL_NAME, TAGS, TOTAL, TTFT, Domain, domain_of, target_values
 from routing_policies.lab.formula import (
+    FALSE,
     Formula,
     apply,
     conjunction,
@@ -94,7 +95,7 @@ def rulebook_of(loaded: LoadedPolicy, domain: Domain | None = None) -> Rulebook:
     return Rulebook(
         domain,
         possible=tuple(_possible(loaded, domain)),
-        admits={name: tuple(_admits(policy, name, domain)) for name in policy.targets},
+        admits={name: tuple(_admits(loaded, name, domain)) for name in policy.targets},
         constraints=tuple(rules[:count]),
         invariants=tuple(rules[count:]),
         preferences=tuple(formula_of(parse(rule.when.source), domain, {}) for rule in loaded.preferences),
@@ -113,14 +114,24 @@ def _rule(rule: HardRule, policy: Policy, domain: Domain) -> RuleFormulas:
     return RuleFormulas(rule.id, when, permits)
 
 
-def _admits(policy: Policy, name: str, domain: Domain) -> Iterator[Formula]:
-    promise = policy.targets[name]
-    if promise.pseudonymize:
-        return  # the label of what is sent may be lower than any that conditions see
-    yield apply(operator.le, variable(domain.scalars[LEVEL_NAME]), constant(int(promise.clearance)))
+def _admits(loaded: LoadedPolicy, name: str, domain: Domain) -> Iterator[Formula]:
+    """Clearance and tags, of the label as it is sent: findings that are replaced by tokens are gone from it.
+
+    A finding raises the class to its own, so what is found is of a class no higher than the request's; and only where
+    one is of just the request's class can its replacement lower that.
+    """
+    promise = loaded.policy.targets[name]
+    level = variable(domain.scalars[LEVEL_NAME])
+    replaced = {tag: constant(int(loaded.label_rules.of_tag(tag))) for tag in promise.pseudonymize}
+    lowered: list[Formula] = []
     for tag, index in domain.members[TAGS].items():
+        present = variable(index)
+        if tag in replaced:
+            lowered.append(conjunction([present, apply(operator.eq, replaced[tag], level)]))
         if not promise.allows_tag(tag):
-            yield negation(variable(index))
+            gone = apply(operator.le, replaced[tag], level) if tag in replaced else FALSE
+            yield disjunction([negation(present), gone])
+    yield disjunction([apply(operator.le, level, constant(int(promise.clearance))), *lowered])
 
 
 def _possible(loaded: LoadedPolicy, domain: Domain) -> Iterator[Formula]:

@@ -53,7 +53,7 @@ def _unsatisfiable(loaded: LoadedPolicy, invariant: str, target: str, timeout_ms
     count = len(loaded.policy.constraints)
     wanted = next(rule for rule in loaded.constraints[count:] if rule.id == invariant)
     trees = [parse(condition.source) for rule in loaded.constraints for condition in _conditions(rule)]
-    encoder = _Encoder(loaded, target, sum(map(_looks_at_lists, trees)))
+    encoder = _Encoder(loaded, target, 1 + sum(map(_looks_at_lists, trees)))
     solver = z3.Solver()
     solver.set("timeout", timeout_ms)
     broken = z3.Not(encoder.permits(wanted))
@@ -115,14 +115,20 @@ class _Encoder:
 
     def promises(self) -> Iterator[Any]:
         promise = self.loaded.policy.targets[self.target]
-        if promise.pseudonymize:
-            return
-        yield self._scalar(LEVEL_NAME).value <= int(promise.clearance)
+        level = self._scalar(LEVEL_NAME).value
+        found = {tag: int(self.loaded.label_rules.of_tag(tag)) for tag in promise.pseudonymize}
+        lowered = [
+            z3.And(place.present, place.item == tag, level == least)
+            for place in self.lists[TAGS]
+            for tag, least in found.items()
+        ]
+        yield z3.Or(level <= int(promise.clearance), *lowered)
         allowed = promise.tags_allowed
         if allowed is None and promise.on_device:
             return
         for place in self.lists[TAGS]:
-            yield z3.Implies(place.present, z3.Or([place.item == tag for tag in allowed or ()]))
+            gone = [z3.And(place.item == tag, level >= least) for tag, least in found.items()]
+            yield z3.Implies(place.present, z3.Or([*(place.item == tag for tag in allowed or ()), *gone]))
 
     def background(self) -> Iterator[Any]:
         """What holds for every request that can come."""

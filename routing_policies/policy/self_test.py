@@ -50,7 +50,7 @@ def run_tests(policy: LoadedPolicy) -> Report:
         verdict = decide(policy, _view(policy, test.given), _snapshot(policy, test.given))
         failures += [Failure(test.name, message) for message in _differences(test.expect, verdict)]
         touched.update(verdict.rules)
-    rules = [rule.id for rule in (*policy.constraints, *policy.preferences)]
+    rules = [*(rule.id for rule in policy.constraints), *(rule.id for rule in policy.preferences)]
     untouched = tuple(rule for rule in rules if rule not in touched)
     coverage = 1.0 - len(untouched) / len(rules) if rules else 1.0
     return Report(len(policy.policy.tests), tuple(failures), untouched, coverage)

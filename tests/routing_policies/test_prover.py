@@ -16,7 +16,7 @@ from routing_policies.lab import z3_prover
 from routing_policies.lab.prover import Finding, Prover
 from routing_policies.policy.errors import PolicyError
 from routing_policies.policy.loader import LoadedPolicy, builtin_names, load_text, read_policy, read_text
-from routing_policies.signals.label import DataClass
+from routing_policies.signals.label import Component, DataClass
 from routing_policies.view import Tenant
 from tests.support.random_conditions import conditions, request_conditions
 
@@ -26,6 +26,7 @@ name: random
 targets:
   edge: {kind: edge, clearance: restricted, region: device}
   cloud: {kind: cloud, clearance: confidential, region: eu-west-1, tags_allowed: [phi], retention_days: 30}
+  tokens: {kind: cloud, clearance: internal, region: us-east-1, pseudonymize: [pii, secret]}
 """
 
 
@@ -62,8 +63,8 @@ def test_a_counterexample_breaks_the_invariant_when_it_is_really_decided(
     found = proved(policy).counterexample
     if found is None:
         return
-    view = found.request.view(policy.policy)
-    snapshot = replace(make.snapshot(), now=0.0)
+    view = found.request.view(policy.policy, found.target)
+    snapshot = replace(make.snapshot(*map(make.target, policy.policy.targets)), now=0.0)
     assert found.target in decide(without_invariants(policy), view, snapshot).terms
     assert decide(policy, view, snapshot).excluded[found.target].rule == "x", "still enforced at run time"
 
@@ -73,7 +74,8 @@ def test_a_counterexample_breaks_the_invariant_when_it_is_really_decided(
     constraints=rules,
     invariant=st.tuples(request_conditions, conditions),
     level=st.sampled_from(DataClass),
-    tags=st.sets(st.sampled_from(["phi", "eu", "own", "eu-phi"])),
+    tags=st.sets(st.sampled_from(["phi", "eu", "own", "eu-phi", "pii"])),
+    findings=st.sets(st.sampled_from(["pii", "secret", "phi"])),
     roles=st.sets(st.sampled_from(["eu", "a", "us", ""])),
     words=st.tuples(*[st.sampled_from(["eu", "a", "us", ""])] * 2),
     total_ms=st.none() | st.sampled_from([0.5, 2.5, 3.0, 400.0, 500.0]),
@@ -86,6 +88,7 @@ def test_what_is_proved_no_request_breaks(
     invariant: tuple[str, str],
     level: DataClass,
     tags: set[str],
+    findings: set[str],
     roles: set[str],
     words: tuple[str, str],
     total_ms: float | None,
@@ -98,7 +101,9 @@ def test_what_is_proved_no_request_breaks(
         return
     tenant = Tenant(words[0], frozenset(roles), words[1])
     view = make.view(level, tags, total_ms=total_ms, tokens=tokens, output_cap=output_cap, tenant=tenant)
-    snapshot = make.snapshot()
+    raised = Component(max(map(policy.label_rules.of_tag, findings), default=None), frozenset(findings))
+    view = replace(view, label=replace(view.label, findings=raised))
+    snapshot = make.snapshot(*map(make.target, policy.policy.targets))
     assert decide(policy, view, snapshot).eligible == decide(without_invariants(policy), view, snapshot).eligible
 
 
@@ -147,14 +152,16 @@ def test_a_cause_stands_for_no_class_since_a_key_may_carry_its_own() -> None:
     policy = written([], ('"detector_error" in label.causes', 'target.kind == "edge"'))
     found = proved(policy).counterexample
     assert found is not None
-    assert found.request.sent(policy.label_rules)["caller"] == {"uninspected": {"detector_error": "public"}}
+    assert found.sent(policy)["caller"] == {"uninspected": {"detector_error": "public"}}
 
 
 def test_a_default_budget_leaves_no_request_without_one() -> None:
     invariant = ("true", "deadline.total_ms < 5000")
     assert proved(written([], invariant)).holds is False
     text = TARGETS + "defaults: {total_ms: 4000}\nconstraints: [{id: a, when: deadline.total_ms >= 5000, deny: "
-    bounded = read_text(text + "[edge, cloud]}]\ninvariants: [{id: x, require: deadline.total_ms < 5000}]\n", "d")
+    bounded = read_text(
+        text + "[edge, cloud, tokens]}]\ninvariants: [{id: x, require: deadline.total_ms < 5000}]\n", "d"
+    )
     assert proved(bounded).holds
 
 
@@ -166,7 +173,7 @@ def test_a_failing_invariant_refuses_the_load_with_place_and_request() -> None:
     with pytest.raises(PolicyError) as caught:
         load_text(text, "site.yaml")
     assert str(caught.value) == (
-        "site.yaml:7:5: the invariant `phi-stays` does not hold: cloud may answer a request with class public; "
+        "site.yaml:8:5: the invariant `phi-stays` does not hold: cloud may answer a request with class public; "
         "label.tags phi"
     )
 
@@ -195,7 +202,7 @@ def test_a_counterexample_is_a_request_that_can_be_sent() -> None:
     policy = written([], (when, 'target.kind == "edge"'))
     found = proved(policy).counterexample
     assert found is not None
-    sent = found.request.sent(policy.label_rules)
+    sent = found.sent(policy)
     assert sent["headers"]["x-data-class"] == "public"
     assert sent["headers"]["x-data-tags"] == "phi"
     assert 0 < float(sent["headers"]["x-latency-budget-ms"]) <= 250.5
@@ -205,3 +212,19 @@ def test_a_counterexample_is_a_request_that_can_be_sent() -> None:
     assert view.label.causes == {UninspectableCause.IMAGE}
     assert view.deadline.first_content_at is None
     assert math.isfinite(view.deadline.total_at or math.inf)
+
+
+@pytest.mark.parametrize(
+    ("when", "expected"),
+    [
+        ("label.level >= RESTRICTED", False),  # a secret is replaced, and what is left is public
+        ('label.level >= RESTRICTED && !("secret" in label.tags)', True),
+        ('"phi" in label.tags', True),
+        ('label.level == PUBLIC && "pii" in label.tags', True),  # declared, so not replaced; found, so confidential
+        ('label.level == CONFIDENTIAL && "pii" in label.tags', False),
+    ],
+)
+def test_a_target_that_is_sent_tokens_is_judged_by_the_label_of_what_is_sent(when: str, expected: bool) -> None:
+    policy = written([("true", 'target.name in ["edge", "tokens"]')], (when, 'target.kind == "edge"'))
+    assert proved(policy).holds is expected
+    assert z3_prover.holds(policy, "x") is expected
