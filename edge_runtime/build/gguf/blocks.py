@@ -195,19 +195,23 @@ def _q4_k(raw: Bytes) -> Blocks:
 def _q5_k(raw: Bytes) -> Blocks:
     levels = _nibbles(raw[..., 48:].reshape(*raw.shape[:2], 4, 32)).reshape(*raw.shape[:2], 8, 32)
     # Bit n of the 32 bytes in front is the fifth bit of the n-th block.
-    fifth = raw[..., 16:48][..., None, :] >> np.arange(8, dtype=np.uint8)[:, None] & np.uint8(1)
+    fifth = _bits_of(raw[..., 16:48], width=1)
     return _of_levels((levels | fifth << _HALF).reshape(len(raw), -1, 32), 5, *_scales_and_minima(raw))
 
 
 def _q6_k(raw: Bytes) -> Blocks:
     # Two halves of 128 weights. In each, 64 bytes give the low four bits and 32 bytes the high two, of four runs of 32.
     low = _nibbles(raw[..., :128].reshape(*raw.shape[:2], 2, 64)).reshape(*raw.shape[:2], 2, 4, 32)
-    high = raw[..., 128:192].reshape(*raw.shape[:2], 2, 1, 32) >> np.arange(0, 8, 2, dtype=np.uint8)[
-        :, None
-    ] & np.uint8(3)
+    high = _bits_of(raw[..., 128:192].reshape(*raw.shape[:2], 2, 32), width=2)
     levels = (low | high << _HALF).reshape(len(raw), -1, 16)
     scales = _half(raw, 208)[..., None] * raw[..., 192:208].view(np.int8)
     return _of_levels(levels, 6, scales.astype(np.float32).reshape(len(raw), -1), None)
+
+
+def _bits_of(raw: Bytes, width: int) -> Bytes:
+    """Cut bytes `[…, n]` into fields of `width` bits, the lowest first: `[…, fields, n]`."""
+    shifts = np.arange(0, 8, width, dtype=np.uint8)[:, None]
+    return (raw[..., None, :] >> shifts) & np.uint8((1 << width) - 1)
 
 
 _READERS: dict[GGMLQuantizationType, Callable[[Bytes], Blocks]] = {
