@@ -70,7 +70,10 @@ class Credential(_Frozen):
             except OSError as exc:
                 raise ValueError(f"the credential file {self.file} cannot be read: {exc.strerror}") from None
         else:
-            token = os.environ.get(self.env or "", "").strip()
+            found = os.environ.get(self.env or "")
+            if found is None:
+                raise ValueError(f"the environment variable {self.env} is not set")
+            token = found.strip()
         if not token:
             raise ValueError(f"the credential in {self.file or self.env} is empty")
         return SecretStr(token)
@@ -307,6 +310,12 @@ class Settings(_Frozen):
     def labels_file(self) -> Path:
         """Where the labels of conversations are kept."""
         return self.state_dir / "state" / "labels.sqlite"
+
+    @property
+    def starts_edge(self) -> bool:
+        """Whether the target `edge` is the runtime that `tidegate up` starts: it is while it has the default socket."""
+        edge = self.targets.get("edge")
+        return edge is not None and edge.endpoints == (f"unix:{self.edge_socket.absolute()}",)
 
     @property
     def stand_in_port(self) -> int | None:

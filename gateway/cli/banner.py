@@ -6,7 +6,7 @@ Print it with `soft_wrap=True`, so that what is meant to be pasted is not broken
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +41,22 @@ class Readiness:
     Attributes:
         ready: Whether requests are answered.
         targets: Each target's health, in the order of the settings.
+        details: Why a target is not up, where it is known.
     """
 
     ready: bool
     targets: Mapping[str, str]
+    details: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_answer(cls, answer: Mapping[str, Any]) -> Readiness:
         """Read the body of a `/readyz` answer."""
-        return cls(answer["status"] == "ready", {name: one["health"] for name, one in answer["targets"].items()})
+        targets = answer["targets"]
+        return cls(
+            answer["status"] == "ready",
+            {name: one["health"] for name, one in targets.items()},
+            {name: one["detail"] for name, one in targets.items() if one["health"] == "down" and one["detail"]},
+        )
 
 
 def starting(bearings: Bearings) -> Text:
@@ -78,6 +85,8 @@ def progress(before: Readiness | None, now: Readiness, elapsed_s: float) -> Text
     for index, (name, health) in enumerate(now.targets.items()):
         text.append(", " if index else "")
         text.append(f"{name} {health}", style="green" if health == "up" else "yellow")
+        if name in now.details:
+            text.append(f" ({now.details[name]})", style="dim")
     return text
 
 

@@ -33,7 +33,7 @@ def settings_or_fail(path: Path | None) -> Settings:
 def base_url(url: str | None, settings_file: Path | None) -> str:
     """Where the gateway listens."""
     if url is not None:
-        return url.rstrip("/")
+        return (url if "://" in url else f"http://{url}").rstrip("/").removesuffix("/v1")
     listen = settings_or_fail(settings_file).listen
     host = "127.0.0.1" if listen.host in {"0.0.0.0", "::"} else listen.host  # noqa: S104  # compared, not bound
     return f"http://[{host}]:{listen.port}" if ":" in host else f"http://{host}:{listen.port}"

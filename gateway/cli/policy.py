@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gateway.cli.options import SettingsOption, fail, settings_or_fail
-from gateway.cli.serve import refuse_failing_tests
-from routing_policies.policy.errors import PolicyError
-from routing_policies.policy.loader import builtin_names, load_policy
+from gateway.cli.checks import named_policy
+from gateway.cli.options import SettingsOption, settings_or_fail
 
 app = typer.Typer(help="Look at a policy before it is in force.", no_args_is_help=True)
 
@@ -21,10 +18,5 @@ def check(
     settings_file: SettingsOption = None,
 ) -> None:
     """Load a policy, run its own tests, and say what is wrong with it."""
-    named = source if source is not None else settings_or_fail(settings_file).policy
-    try:
-        loaded = load_policy(named if named in builtin_names() else Path(named))
-    except PolicyError as exc:
-        fail(str(exc))
-    refuse_failing_tests(loaded)
+    loaded = named_policy(source if source is not None else settings_or_fail(settings_file).policy)
     typer.echo(f"{loaded.policy.name}: good ({loaded.digest[:12]})")

@@ -98,7 +98,8 @@ def _header(found: FoundRequest) -> RenderableType:
         for name, text in _decision_facts(found.decision).items():
             facts.add_row(name, text)
     if found.outcome is not None and found.outcome["tokens"] is not None:
-        facts.add_row("tokens", _tokens(found.outcome))
+        streamed = found.decision is not None and found.decision["stream"]
+        facts.add_row("tokens", _tokens(found.outcome, streamed=streamed))
     return facts
 
 
@@ -135,12 +136,12 @@ def _scored(target: str, terms: dict[str, Any]) -> str:
     return f"{target} {terms[target]['score']:.2f}" if target in terms else target
 
 
-def _tokens(outcome: dict[str, Any]) -> str:
+def _tokens(outcome: dict[str, Any], *, streamed: bool) -> str:
     tokens, answered = outcome["tokens"], outcome["attempts"][-1]
     text = f"{tokens['input']} in ({tokens['cached']} cached), {tokens['output']} out"
     first_ms = answered["first_content_ms"]
-    if first_ms is None:
-        return text
+    if first_ms is None or not streamed:
+        return text  # a whole answer has no first token that the gateway could see
     text += f"; first after {_ms(first_ms)} ms"
     rest_s = (answered["duration_ms"] - first_ms) / 1000
     if tokens["output"] > 1 and rest_s > 0:

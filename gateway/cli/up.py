@@ -14,14 +14,15 @@ from rich.console import Console
 
 from gateway.child import ChildSpec
 from gateway.cli import banner
+from gateway.cli.checks import policy_in_force, refuse_missing_credentials
 from gateway.cli.marked_lines import MarkedLines
 from gateway.cli.options import SettingsOption, base_url, fail, settings_or_fail
 from gateway.cli.runtimes import cloud_argv, edge_argv, gateway_argv
-from gateway.cli.serve import policy_or_fail
 from gateway.settings import Settings
 from gateway.supervise import Limits, Supervisor
 from inference_protocol import paths
-from serving.listener import ListenRefused, bind_tcp
+from serving.listener import bind_tcp
+from serving.start import StartRefused
 
 _PROBE_TIMEOUT_S = 2.0
 _PROBE_EVERY_S = 0.2
@@ -30,26 +31,31 @@ _PROBE_EVERY_S = 0.2
 def up(settings_file: SettingsOption = None) -> None:
     """Start the edge runtime, the cloud stand-in (where `cloud` is not a real one) and the gateway."""
     settings = settings_or_fail(settings_file)
-    policy_or_fail(settings)
-    wanted = [settings.edge.model] + ([settings.cloud.model] if settings.stand_in_port is not None else [])
+    policy_in_force(settings)
+    refuse_missing_credentials(settings)
+    wanted = [settings.edge.model] if settings.starts_edge else []
+    wanted += [settings.cloud.model] if settings.stand_in_port is not None else []
     missing = [name for name in wanted if not (settings.models_dir / name / "manifest.json").is_file()]
     if missing:
         fail(
             f"There is no model {' and no model '.join(missing)} in {settings.models_dir}. "
             "Build the default models with `tidegate models build`."
         )
-    _refuse_taken_port(settings)
+    _refuse_taken_ports(settings)
     console = Console(highlight=False)
     raise typer.Exit(asyncio.run(_run(settings, settings_file, console)))
 
 
-def _refuse_taken_port(settings: Settings) -> None:
-    """End the command if somebody listens where the gateway would: their answers would pass for ours."""
-    listen = settings.listen
-    try:
-        bind_tcp(listen.host, listen.port, authenticated=bool(settings.auth.keys)).close()
-    except ListenRefused as exc:
-        fail(f"{exc} Stop what listens there, or set another `listen.port` in the settings.")
+def _refuse_taken_ports(settings: Settings) -> None:
+    """End the command if somebody listens where a program would: their answers would pass for its."""
+    wanted = [(settings.listen.host, settings.listen.port, "listen.port")]
+    if settings.stand_in_port is not None:
+        wanted.append(("127.0.0.1", settings.stand_in_port, "targets.cloud.endpoints"))
+    for host, port, field in wanted:
+        try:
+            bind_tcp(host, port, authenticated=bool(settings.auth.keys)).close()
+        except StartRefused as exc:
+            fail(f"{exc} Stop what listens there, or set another port in the settings: `{field}`.")
 
 
 async def _run(settings: Settings, settings_file: Path | None, console: Console) -> int:
@@ -73,7 +79,7 @@ def _children(
     environment = {**os.environ, "TIDEGATE_STATE_DIR": str(settings.state_dir)}
     children: list[ChildSpec] = []
     programs: list[tuple[str, str]] = []
-    if "edge" in settings.targets:
+    if settings.starts_edge:
         lives = _answers(f"http://edge{paths.LIVE}", socket_path=str(settings.edge_socket))
         children.append(ChildSpec("edge", tuple(edge_argv(settings)), environment, lives))
         programs.append(("edge", f"{settings.edge.model} on ONNX Runtime, {settings.edge_socket}"))
@@ -82,6 +88,9 @@ def _children(
         lives = _answers(f"http://127.0.0.1:{port}{paths.LIVE}")
         children.append(ChildSpec("cloud", tuple(cloud_argv(settings, port)), environment, lives))
         programs.append(("cloud", f"a stand-in: {settings.cloud.model} on torch, port {port}"))
+    for name, target in settings.targets.items():
+        if name not in {child.name for child in children}:
+            programs.append((name, f"{target.endpoints[0]}, not started here"))
     children.append(
         ChildSpec("gateway", tuple(gateway_argv(settings_file)), environment, _answers(f"{url}{paths.LIVE}"))
     )
@@ -91,13 +100,17 @@ def _children(
 
 def _answers(url: str, socket_path: str | None = None) -> Callable[[], Awaitable[bool]]:
     async def probe() -> bool:
-        return await _get(url, socket_path) is not None
+        answer = await _get(url, socket_path)
+        return answer is not None and answer.status_code == 200
 
     return probe
 
 
 async def _announce(url: str, bearings: banner.Bearings, console: Console) -> None:
-    """Tell of each change until every target is up, and once, when the first can answer, how to use it."""
+    """Tell of each change, and once, when what is started here can answer, how to use it.
+
+    The stand-in takes longer to load than the edge, so it is not waited for.
+    """
     started = time.monotonic()
     before: banner.Readiness | None = None
     told_how = False
@@ -108,7 +121,7 @@ async def _announce(url: str, bearings: banner.Bearings, console: Console) -> No
             line = banner.progress(before, now, time.monotonic() - started)
             if line is not None:
                 console.print(line, soft_wrap=True)
-            if now.ready and not told_how:
+            if now.ready and now.targets.get("edge", "up") == "up" and not told_how:
                 console.print(banner.ready(bearings), soft_wrap=True)
                 told_how = True
             before = now

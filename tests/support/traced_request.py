@@ -110,6 +110,7 @@ def _records(request_id: str, trace_id: str, began_s: float) -> list[dict[str, A
             "kind": "decision",
             "time": datetime.fromtimestamp(began_s, UTC).isoformat(timespec="milliseconds"),
             **ids,
+            "stream": True,
             "label": {"class": "internal", "tags": ["pii"], "findings": {"email": 2}},
             "budget": {"total_ms": 1500.0, "ttft_ms": None},
             "policy": {"name": "balanced", "digest": "3fa9c1d2" * 8},
