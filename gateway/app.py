@@ -87,12 +87,7 @@ def create_app(
     taints = Taints(LabelStore(settings.labels_file, wall=wall), keys)
     policies = PolicyHolder(policy)
     admission = InFlight(settings.limits.concurrent_requests)
-    records = RecordLog(
-        settings.records_dir,
-        durability=settings.records.durability,
-        max_bytes=settings.records.max_bytes,
-        files=settings.records.files,
-    )
+    records = RecordLog.from_settings(settings)
     dispatcher = Dispatcher(
         targets,
         Outbound(keys.derive(Purpose.CACHE_SALT), Pseudonymizer(scanner, keys), clock=clock),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from enum import StrEnum
 from pathlib import Path
@@ -12,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 
 from gateway.egress.endpoint import Endpoint
 from routing_policies.signals.label import DataClass
+from serving.listener import is_loopback
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
 STAND_IN_PORT = 8090
@@ -31,12 +31,7 @@ class Listen(_Frozen):
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can connect."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
 
 class TargetProtocol(StrEnum):
@@ -184,7 +179,7 @@ class TimeoutSettings(_Frozen):
     drain_s: float = Field(default=30.0, ge=0)
 
 
-class TelemetrySettings(_Frozen):
+class TraceSettings(_Frozen):
     """Where traces go beside the files in the state folder."""
 
     otlp_endpoint: str | None = None
@@ -192,10 +187,14 @@ class TelemetrySettings(_Frozen):
     trust_inbound_trace: bool = False
 
 
+# What a record outlives once it is written: the end of the process, or of the power too.
+Durability = Literal["process", "disk"]
+
+
 class RecordSettings(_Frozen):
     """How decision and outcome records are kept."""
 
-    durability: Literal["process", "disk"] = "process"
+    durability: Durability = "process"
     max_bytes: int = Field(default=64 << 20, gt=0)
     files: int = Field(default=8, gt=0)
 
@@ -243,7 +242,7 @@ class Settings(_Frozen):
     auth: Auth = Auth()
     limits: Limits = Limits()
     timeouts: TimeoutSettings = TimeoutSettings()
-    telemetry: TelemetrySettings = TelemetrySettings()
+    telemetry: TraceSettings = TraceSettings()
     records: RecordSettings = RecordSettings()
     edge: EdgeRuntimeSettings = EdgeRuntimeSettings()
     cloud: CloudRuntimeSettings = CloudRuntimeSettings()

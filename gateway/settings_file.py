@@ -52,7 +52,7 @@ def load_settings(path: Path | None) -> Settings:
     """
     found = path if path is not None else DEFAULT_FILE if DEFAULT_FILE.is_file() else None
     try:
-        source = Source("the defaults", "", {}, {}, {}) if found is None else read(_text(found), str(found))
+        source = Source("the defaults", "", {}, {}, {}) if found is None else read(_text(found), str(found), "settings")
         return _checked(source)
     except PolicyError as exc:
         raise SettingsError(str(exc)) from None

@@ -20,7 +20,7 @@ DONE, GAVE_UP, INTERRUPTED = 0, 1, 128 + signal.SIGINT
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Patience:
     """How patient the supervisor is.
 
     Attributes:
@@ -41,17 +41,17 @@ class Limits:
 class Backoff:
     """How long to wait before a child is started again: twice as long each time, so that a broken one costs little."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, patience: Patience) -> None:
         """Begin with the shortest wait."""
-        self._limits = limits
-        self._next_s = limits.first_wait_s
+        self._patience = patience
+        self._next_s = patience.first_wait_s
 
     def after(self, ran_s: float) -> float:
         """Return the wait, in seconds, after a run of `ran_s`."""
-        if ran_s >= self._limits.steady_s:
-            self._next_s = self._limits.first_wait_s
+        if ran_s >= self._patience.steady_s:
+            self._next_s = self._patience.first_wait_s
         wait_s = self._next_s
-        self._next_s = min(2 * wait_s, self._limits.longest_wait_s)
+        self._next_s = min(2 * wait_s, self._patience.longest_wait_s)
         return wait_s
 
 
@@ -63,7 +63,7 @@ class Supervisor:
         children: Sequence[ChildSpec],
         say: Callable[[str, str], None],
         *,
-        limits: Limits,
+        patience: Patience,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Start nothing yet.
@@ -72,12 +72,12 @@ class Supervisor:
             children: In the order of starting. They are stopped the other way round, one when the one before has
                 ended, so that what depends on others comes last: a gateway drains while its runtimes still answer.
             say: Takes a program's name and a line of it; `OWN_NAME` is the supervisor's.
-            limits: Waits and bounds.
+            patience: Waits and bounds.
             clock: Monotonic seconds.
         """
         self._children = [Child(spec, functools.partial(say, spec.name)) for spec in children]
         self._say = functools.partial(say, OWN_NAME)
-        self._limits = limits
+        self._patience = patience
         self._clock = clock
         self._ending = asyncio.Event()
         self._exit_status = DONE
@@ -121,19 +121,19 @@ class Supervisor:
             child.kill()
 
     async def _keep(self, child: Child, stopping: asyncio.Event) -> None:
-        backoff = Backoff(self._limits)
+        backoff = Backoff(self._patience)
         name = child.spec.name
         sound = False
         runs = 0
         while not self._ending.is_set():
             began = self._clock()
-            how = await child.run(stopping, self._limits.drain_s)
+            how = await child.run(stopping, self._patience.drain_s)
             ran_s = self._clock() - began
             runs += 1
-            sound = sound or child.has_been_ready or ran_s >= self._limits.steady_s
+            sound = sound or child.has_been_ready or ran_s >= self._patience.steady_s
             if self._ending.is_set():
                 self._say(f"{name} {how}.")
-            elif not sound and runs >= self._limits.failed_starts:
+            elif not sound and runs >= self._patience.failed_starts:
                 self._say(f"{name} {how}, {runs} times, and was never ready. Its last line: {child.last_line}")
                 self._exit_status = GAVE_UP
                 self._ending.set()

@@ -86,7 +86,7 @@ def bind_tcp(host: str, port: int, *, authenticated: bool) -> Listener:
         )[0]
     except OSError as exc:
         raise ListenRefused(f"{host} is no address to listen on: {exc.strerror}.") from None
-    if not authenticated and not ipaddress.ip_address(address[0]).is_loopback:
+    if not authenticated and not is_loopback(str(address[0])):
         raise ListenRefused(
             f"{host} can be reached from other machines, so callers must authenticate; or listen on 127.0.0.1."
         )
@@ -99,6 +99,16 @@ def bind_tcp(host: str, port: int, *, authenticated: bool) -> Listener:
         raise ListenRefused(f"Port {port} of {host} cannot be bound: {exc.strerror}.") from None
     shown = f"[{host}]" if family == socket.AF_INET6 else host
     return Listener(bound, f"http://{shown}:{bound.getsockname()[1]}")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect there; a name other than `localhost` says nothing of that."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _remove_stale(path: Path) -> None:

@@ -19,7 +19,7 @@ from gateway.cli.marked_lines import MarkedLines
 from gateway.cli.options import SettingsOption, base_url, fail, settings_or_fail
 from gateway.cli.runtimes import cloud_argv, edge_argv, gateway_argv
 from gateway.settings import Settings
-from gateway.supervise import Limits, Supervisor
+from gateway.supervise import Patience, Supervisor
 from inference_protocol import paths
 from serving.listener import bind_tcp
 from serving.start import StartRefused
@@ -64,7 +64,7 @@ async def _run(settings: Settings, settings_file: Path | None, console: Console)
     bearings = banner.Bearings(url, settings.default_model, programs, settings.records_dir, settings.traces_dir)
     console.print(banner.starting(bearings), soft_wrap=True)
     lines = MarkedLines(console, [child.name for child in children])
-    supervisor = Supervisor(children, lines.say, limits=Limits(drain_s=settings.timeouts.drain_s + 5.0))
+    supervisor = Supervisor(children, lines.say, patience=Patience(drain_s=settings.timeouts.drain_s + 5.0))
     announcing = asyncio.create_task(_announce(url, bearings, console))
     try:
         return await supervisor.run()

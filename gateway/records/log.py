@@ -7,18 +7,17 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Self
 
 import orjson
 
+from gateway.settings import Durability, Settings
 from inference_protocol.errors import RecordFailed
 from observability.rotating_file import RotatingFile
 
 __all__ = ["RecordFailed", "RecordLog"]
 
 FILE_NAME = "requests.jsonl"
-
-Durability = Literal["process", "disk"]
 
 
 class RecordLog:
@@ -43,6 +42,16 @@ class RecordLog:
         on_disk = durability == "disk"
         self._file = RotatingFile(directory / FILE_NAME, max_bytes=max_bytes, files=files, durable=on_disk)
         self._flushes = _Flushes(self._file) if on_disk else None
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Self:
+        """Open the log of this installation.
+
+        Raises:
+            OSError: It cannot be opened.
+        """
+        own = settings.records
+        return cls(settings.records_dir, durability=own.durability, max_bytes=own.max_bytes, files=own.files)
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Append one record. Costs tens of microseconds and does not wait for the disk.

@@ -1,7 +1,8 @@
 """From YAML text to plain values, with the place of each one.
 
-Reads the YAML 1.2 core schema: `no` is text, `010` is not eight, a key is always text. Refuses what a policy does not
-need and a reader cannot see through: anchors, aliases, tags, several documents, a key twice.
+Policies and settings are read by it. It reads the YAML 1.2 core schema: `no` is text, `010` is not eight, a key is
+always text. It refuses what neither needs and a reader cannot see through: anchors, aliases, tags, several documents,
+a key twice.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import yaml
 
@@ -20,10 +21,15 @@ MAX_BYTES = 256 << 10
 MAX_DEPTH = 16
 
 Path = tuple[str | int, ...]
+Kind = Literal["policy", "settings"]
 
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)\Z")
 _FLOAT = re.compile(r"[-+]?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][-+]?[0-9]+)?\Z")
 _WORDS: Mapping[str, bool | None] = {"": None, "~": None, "null": None, "true": True, "false": False}
+_NO_MAPPING: Mapping[Kind, str] = {
+    "policy": "a policy is a mapping that begins with `apiVersion: tidegate/v1`",
+    "settings": "settings are a mapping of fields, such as `listen: {port: 8080}`",
+}
 _TAGS = frozenset({"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:str"})
 
 
@@ -77,14 +83,19 @@ class Source:
         return PolicyError(self.name, place.line, column, message)
 
 
-def read(text: str, name: str) -> Source:
+def read(text: str, name: str, kind: Kind = "policy") -> Source:
     """Read a document.
 
+    Args:
+        text: Of the document.
+        name: What to call it in messages.
+        kind: An empty policy is refused; empty settings say nothing, which is allowed.
+
     Raises:
-        PolicyError: It is too large, is not YAML, or holds something that a policy may not.
+        PolicyError: It is too large, is not YAML, or holds something that such a document may not.
     """
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        raise PolicyError(name, 1, 1, f"the policy is larger than {MAX_BYTES} bytes")
+        raise PolicyError(name, 1, 1, f"the {kind} file is larger than {MAX_BYTES} bytes")
     reader = _Reader(name)
     try:
         root = reader.compose(text)
@@ -94,8 +105,10 @@ def read(text: str, name: str) -> Source:
         raise PolicyError(name, place.line, place.column, f"not YAML: {problem}") from None
     except yaml.YAMLError as exc:
         raise PolicyError(name, 1, 1, f"not YAML: {exc}") from None
+    if root is None and kind == "settings":
+        return Source(name, text, {}, {}, {})
     if not isinstance(root, yaml.MappingNode):
-        raise PolicyError(name, 1, 1, "a policy is a mapping that begins with `apiVersion: tidegate/v1`")
+        raise PolicyError(name, 1, 1, _NO_MAPPING[kind])
     value = reader.take(root, ())
     return Source(name, text, value, reader.values, reader.keys)
 

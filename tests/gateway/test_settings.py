@@ -27,6 +27,7 @@ def loaded(tmp_path: Path, text: str) -> Settings:
         ("default_model: gpt\n", 1, ["gpt", "smollm2-135m-instruct"]),
         ("a: [", 1, ["not YAML"]),
         ("listen: {port: 1}\nlisten: {port: 2}\n", 2, ["twice"]),
+        ("- listen\n", 1, ["settings are a mapping", "listen"]),
         ("records: {durability: maybe}\n", 1, ["maybe", "process", "disk"]),
     ],
 )
@@ -50,6 +51,11 @@ def test_a_target_keeps_the_defaults_that_a_file_leaves_out(tmp_path: Path) -> N
 
 def test_a_target_set_to_null_is_not_there(tmp_path: Path) -> None:
     assert list(loaded(tmp_path, "targets: {cloud: null}\n").targets) == ["edge"]
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n"])
+def test_an_empty_file_is_the_defaults(tmp_path: Path, text: str) -> None:
+    assert loaded(tmp_path, text).model_dump() == Settings().model_dump()
 
 
 def test_the_environment_stands_above_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

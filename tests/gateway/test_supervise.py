@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gateway.child import Child, ChildSpec
-from gateway.supervise import GAVE_UP, INTERRUPTED, Backoff, Limits, Supervisor
+from gateway.supervise import GAVE_UP, INTERRUPTED, Backoff, Patience, Supervisor
 
 PROGRAM = Path(__file__).parent.parent / "support" / "supervised.py"
 BOUND_S = 30.0
@@ -80,8 +80,8 @@ Supervise = Callable[..., Awaitable[Supervised]]
 async def supervise() -> AsyncIterator[Supervise]:
     started: list[Process] = []
 
-    async def start(programs: dict[str, str], **limits: float) -> Supervised:
-        argument = json.dumps([programs, {"first_wait_s": 0.05, **limits}])
+    async def start(programs: dict[str, str], **patience: float) -> Supervised:
+        argument = json.dumps([programs, {"first_wait_s": 0.05, **patience}])
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-u", str(PROGRAM), argument, stdout=PIPE, stderr=STDOUT, process_group=0
         )
@@ -212,7 +212,7 @@ async def test_a_child_that_cannot_start_ends_everything_with_its_reason(supervi
 async def test_a_program_that_is_not_there_is_named() -> None:
     said: list[tuple[str, str]] = []
     missing = ChildSpec("cloud", ("no-such-program",), dict(os.environ))
-    supervisor = Supervisor([missing], lambda *line: said.append(line), limits=Limits(failed_starts=1))
+    supervisor = Supervisor([missing], lambda *line: said.append(line), patience=Patience(failed_starts=1))
 
     assert await supervisor.run() == GAVE_UP
     assert said[0] == ("cloud", "no-such-program: No such file or directory")
@@ -222,7 +222,9 @@ async def test_a_child_that_has_been_ready_is_never_given_up() -> None:
     async def ready() -> bool:
         return True
 
-    said = await supervise_here("raise SystemExit(3)", ready=ready, limits=Limits(first_wait_s=0.01, failed_starts=1))
+    said = await supervise_here(
+        "raise SystemExit(3)", ready=ready, patience=Patience(first_wait_s=0.01, failed_starts=1)
+    )
 
     assert said == [f"child ended with status 3; it is started again in {wait} s." for wait in (0.01, 0.02, 0.04)]
 
@@ -231,7 +233,7 @@ async def test_a_child_that_ran_long_enough_is_started_again_after_the_shortest_
     minutes = itertools.count(step=60.0)
 
     said = await supervise_here(
-        "raise SystemExit(3)", clock=lambda: next(minutes), limits=Limits(first_wait_s=0.01, failed_starts=1)
+        "raise SystemExit(3)", clock=lambda: next(minutes), patience=Patience(first_wait_s=0.01, failed_starts=1)
     )
 
     assert said == ["child ended with status 3; it is started again in 0.01 s."] * 3
@@ -260,7 +262,7 @@ async def test_a_process_that_has_left_the_group_with_the_output_does_not_hold_t
 
 
 def test_waits_double_up_to_their_bound_and_begin_anew_after_a_steady_run() -> None:
-    backoff = Backoff(Limits())
+    backoff = Backoff(Patience())
 
     assert [backoff.after(1.0) for _ in range(8)] == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
     assert backoff.after(59.9) == 30.0
@@ -270,7 +272,7 @@ def test_waits_double_up_to_their_bound_and_begin_anew_after_a_steady_run() -> N
 async def supervise_here(
     code: str,
     *,
-    limits: Limits,
+    patience: Patience,
     ready: Callable[[], Awaitable[bool]] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[str]:
@@ -284,5 +286,5 @@ async def supervise_here(
 
     spec = ChildSpec("child", (sys.executable, "-c", code), dict(os.environ), ready)
     async with asyncio.timeout(BOUND_S):
-        assert await Supervisor([spec], say, limits=limits, clock=clock).run() == 0
+        assert await Supervisor([spec], say, patience=patience, clock=clock).run() == 0
     return said[:3]

@@ -1,4 +1,4 @@
-"""A supervisor in a process of its own, over small Python programs: `supervised.py '[{name: code}, {limits}]'`."""
+"""A supervisor in a process of its own, over small Python programs: `supervised.py '[{name: code}, {patience}]'`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import os
 import sys
 
 from gateway.child import ChildSpec
-from gateway.supervise import Limits, Supervisor
+from gateway.supervise import Patience, Supervisor
 
 
 def main() -> int:
-    programs, limits = json.loads(sys.argv[1])
+    programs, patience = json.loads(sys.argv[1])
     children = [
         ChildSpec(name, (sys.executable, "-u", "-c", code), dict(os.environ)) for name, code in programs.items()
     ]
@@ -22,7 +22,7 @@ def main() -> int:
         sys.stdout.flush()
 
     async def supervise() -> int:
-        return await Supervisor(children, say, limits=Limits(**limits)).run()
+        return await Supervisor(children, say, patience=Patience(**patience)).run()
 
     return asyncio.run(supervise())
 
