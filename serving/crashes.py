@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import traceback
 
+# What the caller is told.
 CRASHED = "Tidegate failed; its log has the request id."
-"""What the caller is told."""
 
 _FRAMES = 8
 
