@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import httpx
 
 from gateway.egress.endpoint import Endpoint
-from inference_protocol.errors import UpstreamProtocol, UpstreamUnreachable
+from inference_protocol.errors import UpstreamCut, UpstreamProtocol, UpstreamTimedOut, UpstreamUnreachable
 
 MAX_ANSWER_BYTES = 1 << 20
 
@@ -34,7 +34,9 @@ class ControlDoor:
         """Return the body of a 200 answer.
 
         Raises:
-            UpstreamUnreachable: No answer in time.
+            UpstreamUnreachable: Nobody listens there.
+        UpstreamTimedOut: No answer in time.
+        UpstreamCut: The connection ended before the answer did.
             UpstreamProtocol: An answer with another status, or one that is too large.
         """
         request = httpx.Request("GET", self._endpoint.url(path), headers=self._headers)
@@ -44,9 +46,13 @@ class ControlDoor:
                 try:
                     return await self._read(response)
                 finally:
-                    await response.stream.aclose()  # type: ignore[union-attr]  # ours is always an async stream
-        except (TimeoutError, httpx.TransportError) as exc:
-            raise UpstreamUnreachable(f"{self._endpoint.text} did not answer: {type(exc).__name__}.") from None
+                    await response.aclose()
+        except httpx.ConnectError as exc:
+            raise UpstreamUnreachable(f"Nobody listens at {self._endpoint.text} ({exc}).") from None
+        except (TimeoutError, httpx.ConnectTimeout):
+            raise UpstreamTimedOut(f"{self._endpoint.text} did not answer within {timeout_s:g} s.") from None
+        except httpx.TransportError as exc:
+            raise UpstreamCut(f"{self._endpoint.text} closed the connection ({type(exc).__name__}).") from None
 
     async def aclose(self) -> None:
         """Close the transport."""
@@ -56,7 +62,7 @@ class ControlDoor:
         if response.status_code != 200:
             raise UpstreamProtocol(f"{self._endpoint.text} answered a probe with {response.status_code}.")
         body = b""
-        async for chunk in response.stream:  # type: ignore[union-attr]  # ours is always an async stream
+        async for chunk in response.aiter_raw():
             body += chunk
             if len(body) > MAX_ANSWER_BYTES:
                 raise UpstreamProtocol(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from pydantic import ValidationError
 
@@ -12,10 +13,18 @@ from gateway.targets.target import Target
 from inference_protocol import paths
 from inference_protocol.errors import UpstreamError, UpstreamUnreachable
 from inference_protocol.runtime_state import RuntimeState
+from serving.crashes import log_crash
+
+_TOLERATED = 3
+
+_logger = logging.getLogger(__name__)
 
 
 class Poller:
-    """One task per target. A probe that fails a few times in a row, or finds nobody listening, marks it down."""
+    """One task per target. A probe that finds nobody listening, or the third in a row that fails, marks it down.
+
+    No failure ends the polling, not even a fault of our own: a target would keep its last health for ever.
+    """
 
     def __init__(
         self, targets: Targets, *, interval_s: float = 0.25, other_interval_s: float = 5.0, timeout_s: float = 2.0
@@ -46,12 +55,17 @@ class Poller:
             try:
                 await (self._ask_state(target) if ours else self._ask_models(target))
                 failures = 0
-            except (UpstreamError, ValidationError) as exc:
+            except UpstreamUnreachable as exc:
+                failures = _TOLERATED
+                target.mark_unreachable(exc.message)
+            except Exception as exc:
                 failures += 1
-                refused = isinstance(exc, UpstreamUnreachable) and "ConnectError" in exc.message
-                if refused or failures >= 3:
-                    detail = exc.message if isinstance(exc, UpstreamError) else "its state cannot be read"
-                    target.mark_unreachable(detail)
+                if not isinstance(exc, (UpstreamError, ValidationError)) and failures == 1:
+                    log_crash(_logger, f"the poll of {target.name}", exc)
+                if failures >= _TOLERATED:
+                    target.mark_unreachable(
+                        exc.message if isinstance(exc, UpstreamError) else "its state is unreadable"
+                    )
             await asyncio.sleep(self._interval_s if ours else self._other_interval_s)
 
     async def _ask_state(self, target: Target) -> None:
