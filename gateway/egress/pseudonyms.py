@@ -83,7 +83,7 @@ class Pseudonymizer:
         left = {
             finding.kind
             for finding in scan.findings
-            if finding.tag in tags and parts[finding.path][finding.start : finding.end] not in tokens
+            if finding.tag in tags and parts.get(finding.path, "")[finding.start : finding.end] not in tokens
         }
         if left or not scan.causes <= causes:
             kinds = ", ".join(sorted(left)) or "something that cannot be read"
