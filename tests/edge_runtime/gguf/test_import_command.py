@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType
+from tokenizers import Tokenizer, normalizers
 
 from edge_runtime.build import gate
 from edge_runtime.build.errors import GateFailed
+from edge_runtime.build.gguf.folder import write_folder
 from edge_runtime.generation.engine import SlotEngine
 from edge_runtime.generation.loading import EngineSettings
 from inference_protocol.sampling import Sampling
@@ -99,6 +101,15 @@ def test_a_model_that_answers_too_differently_is_let_in_by_force_only_and_the_ma
     gate_figures = model_manifest.read_manifest(tmp_path / "models" / "noise").gate
     assert gate_figures is not None
     assert gate_figures.forced
+
+
+def test_a_tokenizer_that_drops_what_it_reads_is_measured_as_such(tmp_path: Path) -> None:
+    write_folder(make_contents().write(tmp_path / "model.gguf"), tmp_path)
+    assert gate.measure(tmp_path).tokenizer_round_trip
+    tokenizer = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    assert not gate.measure(tmp_path).tokenizer_round_trip
 
 
 def test_every_figure_has_its_threshold() -> None:

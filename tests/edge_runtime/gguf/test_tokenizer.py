@@ -82,6 +82,23 @@ def test_text_is_cut_as_the_rule_of_that_name_cuts_it(trained, tmp_path: Path, p
     assert spelled == pieces
 
 
+@pytest.mark.parametrize(("pre", "whole"), [("llama-bpe", True), ("tekken", True), ("qwen2", False), ("smollm", False)])
+def test_a_word_that_is_a_token_is_taken_whole_where_the_rule_says_so(trained, tmp_path: Path, pre, whole) -> None:
+    made = with_vocabulary(trained, pre)
+    tokens = made.keys["tokenizer.ggml.tokens"]
+    kinds = made.keys["tokenizer.ggml.token_type"]
+    made.keys |= {"tokenizer.ggml.tokens": [*tokens, "qxqxq"], "tokenizer.ggml.token_type": [*kinds, NORMAL]}
+    assert (tokenizer_of(made, tmp_path).encode("qxqxq", add_special_tokens=False).tokens == ["qxqxq"]) is whole
+
+
+@pytest.mark.parametrize(("pre", "composes"), [("qwen2", True), ("llama-bpe", False), ("smollm", False)])
+def test_text_is_brought_into_normal_form_where_the_rule_says_so(trained, tmp_path: Path, pre, composes) -> None:
+    tokenizer = tokenizer_of(with_vocabulary(trained, pre), tmp_path)
+    decomposed = "u\u0308ber"
+    found = tokenizer.decode(tokenizer.encode(decomposed, add_special_tokens=False).ids)
+    assert found == ("\u00fcber" if composes else decomposed)
+
+
 def test_control_tokens_are_special_and_user_defined_ones_are_text(trained, tmp_path: Path) -> None:
     tokenizer = tokenizer_of(with_vocabulary(trained, "smollm"), tmp_path)
     ids = tokenizer.encode("<|im_start|>the<tool><|im_end|>").ids
