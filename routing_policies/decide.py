@@ -31,15 +31,14 @@ def decide(policy: LoadedPolicy, view: RequestView, snapshot: Snapshot) -> Verdi
     budget = Budget.left(view.deadline, snapshot.now)
     evaluation = Evaluation.of_request(policy.vocabulary, view, snapshot.now)
     found = find_eligible(policy, view, snapshot, evaluation)
-    leaning = _Leaning.of(policy, evaluation)
+    leaning = Leaning.of(policy, evaluation)
     terms = rate_targets(policy, view, snapshot, budget, found.targets, leaning.by_target)
+    order, unlikely = rank(policy, terms)
     excluded = dict(found.excluded)
-    unlikely = bool(terms) and all(t.deadline < _LIKELY for t in terms.values())
-    if unlikely and policy.policy.defaults.late is Late.REFUSE:
+    if terms and not order:
         late = Exclusion(ExclusionKind.BUDGET, "is unlikely to answer inside the budget")
         excluded |= dict.fromkeys(terms, late)
         terms = {}
-    order = _order(terms, by_likelihood=unlikely)
     return Verdict(
         eligible=tuple(Eligible(name, transform_for(policy.policy.targets[name], view.label)) for name in order),
         excluded=excluded,
@@ -56,7 +55,7 @@ def decide(policy: LoadedPolicy, view: RequestView, snapshot: Snapshot) -> Verdi
 
 
 @dataclass(frozen=True, slots=True)
-class _Leaning:
+class Leaning:
     """The soft rules that matched, and what they add to each target."""
 
     matched: tuple[SoftRule, ...]
@@ -64,7 +63,8 @@ class _Leaning:
     notes: tuple[str, ...]
 
     @classmethod
-    def of(cls, policy: LoadedPolicy, evaluation: Evaluation) -> _Leaning:
+    def of(cls, policy: LoadedPolicy, evaluation: Evaluation) -> Leaning:
+        """Look at every soft rule; one that cannot be evaluated adds nothing."""
         matched: list[SoftRule] = []
         notes: list[str] = []
         by_target: dict[str, float] = {}
@@ -78,6 +78,17 @@ class _Leaning:
         return cls(tuple(matched), by_target, tuple(notes))
 
 
+def rank(policy: LoadedPolicy, terms: Mapping[str, Terms]) -> tuple[list[str], bool]:
+    """Return the eligible targets, best first, and whether all are unlikely to make the budget.
+
+    With `late: refuse`, none is left then.
+    """
+    unlikely = bool(terms) and all(t.deadline < _LIKELY for t in terms.values())
+    if unlikely and policy.policy.defaults.late is Late.REFUSE:
+        return [], True
+    return _order(terms, by_likelihood=unlikely), unlikely
+
+
 def _order(terms: Mapping[str, Terms], *, by_likelihood: bool) -> list[str]:
     """Best first; what is equal keeps the policy's order, since sorting is stable."""
     if by_likelihood:
@@ -85,7 +96,7 @@ def _order(terms: Mapping[str, Terms], *, by_likelihood: bool) -> list[str]:
     return sorted(terms, key=lambda name: -terms[name].score)
 
 
-def _reason(order: list[str], terms: Mapping[str, Terms], leaning: _Leaning) -> str:
+def _reason(order: list[str], terms: Mapping[str, Terms], leaning: Leaning) -> str:
     if len(order) < 2:
         return Reason.ONLY_ELIGIBLE if order else Reason.NONE_ELIGIBLE
     first, second = order[0], order[1]

@@ -29,7 +29,7 @@ def rate_targets(
     """Rate the eligible targets; `preferred` is what the `prefer` rules that matched add to each."""
     promises = {name: policy.policy.targets[name] for name in eligible}
     predictions = {name: snapshot.targets[name].prediction for name in promises}
-    costs = _cheapness({name: _price(promises[name], view, predictions[name]) for name in promises})
+    costs = _cheapness({name: price_of(promises[name], view, predictions[name]) for name in promises})
     energies = _cheapness({name: _joules(promises[name], predictions[name]) for name in promises})
     rated: dict[str, Terms] = {}
     for name, promise in promises.items():
@@ -70,7 +70,8 @@ def _exposure(promise: Target, level: DataClass) -> float:
     return 1.0 - level / promise.clearance
 
 
-def _price(promise: Target, view: RequestView, prediction: Prediction | None) -> float | None:
+def price_of(promise: Target, view: RequestView, prediction: Prediction | None) -> float | None:
+    """Return what a request would cost there, in the policy's currency; `None` where no price is declared."""
     if promise.price is None:
         return None
     output = view.output_cap if prediction is None else prediction.output_tokens

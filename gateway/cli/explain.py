@@ -47,7 +47,11 @@ def explain(
     except httpx.TransportError as exc:
         fail(unreachable(endpoint, exc))
     refuse(response)
-    found = response.json()
+    show(response.json(), as_json=as_json)
+
+
+def show(found: dict[str, Any], *, as_json: bool) -> None:
+    """Print an explanation."""
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return

@@ -1,7 +1,8 @@
 """The two records of a request. They hold ids, measures and reasons, and no text of the request.
 
-Classes that are numbers throughout (scores, terms, predictions) go in whole. Of all others each field is named here,
-so that a field added elsewhere does not find its way to the disk by itself.
+Classes that hold no text of the request (scores, terms, predictions, needs) go in whole. Of all others each field is
+named here, so that a field added elsewhere does not find its way to the disk by itself. A decision holds all that it
+was made from, so that it can be made again, also by another policy.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from opentelemetry.trace import format_trace_id
 
 from gateway.exchange import Attempt, Exchange
 from routing_policies.signals.label import Component, Label
+from routing_policies.snapshot import TargetSnapshot
 from routing_policies.verdict import Exclusion
 from routing_policies.view import RequestView
 
@@ -32,13 +34,17 @@ def decision_record(exchange: Exchange) -> dict[str, Any]:
         "time": _utc(exchange.received_wall_s),
         **_ids(exchange),
         "tenant": view.tenant.id,
+        "roles": sorted(view.tenant.roles),
+        "residency": view.tenant.residency,
         "caller": exchange.principal.id if exchange.principal is not None else None,
         "task": view.task,
         "model": view.model,
         "stream": view.stream,
+        "needs": view.needs,
         "label": _label(verdict.label),
         "size": _size(view),
         "budget": _budget(view),
+        "decided_after_ms": (decided.snapshot.now - view.deadline.received_at) * 1000,
         "policy": {"name": policy.policy.name, "digest": policy.digest},
         "eligible": [{"target": e.target, "transform": e.transform} for e in verdict.eligible],
         "excluded": {target: _exclusion(exclusion) for target, exclusion in verdict.excluded.items()},
@@ -48,7 +54,9 @@ def decision_record(exchange: Exchange) -> dict[str, Any]:
         "scores": verdict.scores,
         "terms": dict(verdict.terms),
         "weights": dict(verdict.weights),
+        "targets": {name: _target(target) for name, target in decided.snapshot.targets.items()},
         "predictions": {name: target.prediction for name, target in decided.snapshot.targets.items()},
+        "seed": decided.snapshot.seed,
         "digest": verdict.digest,
     }
 
@@ -102,6 +110,7 @@ def _label(label: Label) -> dict[str, Any]:
         "components": {name: _component(c) for name, c in components.items() if c.level is not None or c.tags},
         "findings": dict(label.counts),
         "uninspected": sorted(label.causes),
+        "fixed": sorted(label.fixed),
     }
 
 
@@ -114,6 +123,7 @@ def _size(view: RequestView) -> dict[str, Any]:
     return {
         "tokens": [tokens.least, tokens.likely, tokens.most],
         "output_cap": view.output_cap,
+        "cap_is_own": view.cap_is_own,
         "body_bytes": view.size.body_bytes,
         "parts": dict(view.size.parts),
     }
@@ -124,6 +134,20 @@ def _budget(view: RequestView) -> dict[str, Any]:
     return {
         "total_ms": deadline.remaining_total_ms(deadline.received_at),
         "ttft_ms": deadline.remaining_first_content_ms(deadline.received_at),
+    }
+
+
+def _target(target: TargetSnapshot) -> dict[str, Any]:
+    """What a target could do and whether it was there: a candidate policy is replayed on it."""
+    can = target.capabilities
+    able = {name: getattr(can, name) for name in ("tools", "json_schema", "images", "audio", "logprobs")}
+    return {
+        "health": target.health,
+        "served_model": can.served_model,
+        "window": can.window,
+        "can": [name for name, yes in able.items() if yes],
+        "max_n": can.max_n,
+        "parameters": sorted(can.parameters),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from inference_protocol.request import Needs, Task
@@ -47,7 +48,7 @@ def run_tests(policy: LoadedPolicy) -> Report:
     failures: list[Failure] = []
     touched: set[str] = set()
     for test in policy.policy.tests:
-        verdict = decide(policy, _view(policy, test.given), _snapshot(policy, test.given))
+        verdict = decide(policy, _view(policy, test.given), given_snapshot(policy, test.given.targets))
         failures += [Failure(test.name, message) for message in _differences(test.expect, verdict)]
         touched.update(verdict.rules)
     rules = [*(rule.id for rule in policy.constraints), *(rule.id for rule in policy.preferences)]
@@ -103,9 +104,9 @@ def _at(budget_ms: float | None) -> float | None:
     return None if budget_ms is None else budget_ms / 1000.0
 
 
-def _snapshot(policy: LoadedPolicy, given: Given) -> Snapshot:
-    targets = {name: _target(name, given.targets.get(name, GivenTarget())) for name in policy.policy.targets}
-    return Snapshot(targets, now=0.0)
+def given_snapshot(policy: LoadedPolicy, given: Mapping[str, GivenTarget]) -> Snapshot:
+    """The targets as they are said to be, up and able where nothing is said, at second 0."""
+    return Snapshot({name: _target(name, given.get(name, GivenTarget())) for name in policy.policy.targets}, now=0.0)
 
 
 def _target(name: str, given: GivenTarget) -> TargetSnapshot:

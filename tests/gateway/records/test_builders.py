@@ -13,6 +13,7 @@ from inference_protocol.outcome import Outcome
 from inference_protocol.request import InferenceRequest, Needs, Task
 from inference_protocol.text_parts import UninspectableCause
 from routing_policies.decide import decide
+from routing_policies.lab.replay import Replayer
 from routing_policies.policy.loader import load_policy
 from routing_policies.signals.deadline import Deadline
 from routing_policies.signals.label import Component, DataClass, Label
@@ -48,7 +49,7 @@ def _decided_exchange() -> Exchange:
         output_cap=64,
     )
     edge = _target("edge", Prediction(50.0, 300.0, 0.2, 0.4, 20.0, (50.0, 300.0)))
-    snapshot = Snapshot({"edge": edge, "cloud": _target("cloud")}, now=100.1)
+    snapshot = Snapshot({"edge": edge, "cloud": _target("cloud")}, now=100.125, seed=7)
     policy = load_policy("balanced")
     request = InferenceRequest(Task.CHAT, "m", raw=orjson.dumps(body), tree=body)
     return Exchange(
@@ -101,13 +102,30 @@ def test_a_decision_holds_the_measures_it_was_made_from() -> None:
         },
         "findings": {"email": 1},
         "uninspected": ["image"],
+        "fixed": [],
     }
     assert record["budget"] == {"total_ms": 1500.0, "ttft_ms": None}
-    assert record["size"] == {"tokens": [9, 10, 12], "output_cap": 64, "body_bytes": 80, "parts": {"text": 1}}
+    assert record["size"] == {
+        "tokens": [9, 10, 12],
+        "output_cap": 64,
+        "cap_is_own": True,
+        "body_bytes": 80,
+        "parts": {"text": 1},
+    }
     assert record["scores"]["privacy"] == exchange.decided.verdict.scores.privacy
     assert record["terms"]["edge"]["score"] == exchange.decided.verdict.terms["edge"].score
     assert record["predictions"]["edge"]["total_ms"] == 300.0
     assert record["predictions"]["cloud"] is None
+
+
+def test_a_decision_can_be_made_again_from_its_record() -> None:
+    exchange = _decided_exchange()
+    replayed = Replayer().replay(_written(decision_record(exchange)))
+    decided = exchange.decided
+    again = decide(decided.policy, replayed.view, replayed.snapshot)
+    assert again.digest == decided.verdict.digest
+    assert replayed.eligible == tuple(e.target for e in again.eligible)
+    assert replayed.assumed == ()
 
 
 def test_an_outcome_accounts_for_every_attempt() -> None:

@@ -1,0 +1,158 @@
+"""`tidegate policy diff` and `simulate`: what another policy would change, in all requests and in those recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from gateway.cli.options import JsonOption, SettingsOption
+from gateway.cli.policy.common import RecordsOption, end, policy_or_exit, records_or_exit, say_json, unreadable
+from routing_policies.lab.bootstrap import Estimate
+from routing_policies.lab.diff import (
+    Change,
+    Direction,
+    LabelChange,
+    Traffic,
+    compare,
+    compare_labels,
+    rank_alike,
+    weigh,
+)
+from routing_policies.lab.domain import TooManyCells
+from routing_policies.lab.simulate import NOBODY, Simulation
+from routing_policies.lab.simulate import simulate as replay
+from routing_policies.policy.loader import LoadedPolicy
+
+
+def diff(
+    before: Annotated[str, typer.Argument(help="A policy file or a built-in name.")],
+    after: Annotated[str, typer.Argument(help="The one to compare with it.")],
+    records: RecordsOption = None,
+    fail_on_looser: Annotated[
+        bool, typer.Option("--fail-on-looser", help="Fail where a target may answer what it might not before.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what may go where under one policy only: looser and stricter apart, each with its smallest request."""
+    old, new = policy_or_exit(before), policy_or_exit(after)
+    try:
+        changes = compare(old, new)
+    except TooManyCells as exc:
+        unreadable(f"not compared: too many cells ({exc}); fewer or simpler conditions need fewer")
+    labels = compare_labels(old, new)
+    traffic = None if records is None else weigh(old, new, records_or_exit(records))
+    if as_json:
+        say_json(_diff_as_json(new, changes, labels, traffic))
+    else:
+        _say_diff(changes, labels, traffic, alike=rank_alike(old, new))
+    directions = {*(change.direction for change in changes), *(change.direction for change in labels)}
+    end(found=fail_on_looser and Direction.LOOSER in directions)
+
+
+def _diff_as_json(
+    new: LoadedPolicy, changes: list[Change], labels: list[LabelChange], traffic: Traffic | None
+) -> dict[str, Any]:
+    return {
+        "changes": [
+            {
+                "direction": change.direction,
+                "target": change.target,
+                "class": change.level.word,
+                "example": change.example.sent(new.label_rules, change.example.replaced(new.policy, change.target))
+                if change.target in new.policy.targets
+                else change.example.sent(new.label_rules),
+                "requests": None if traffic is None else _concerned(traffic, change),
+            }
+            for change in changes
+        ],
+        "labels": [
+            {"direction": each.direction, "what": each.what, "before": each.before.word, "after": each.after.word}
+            for each in labels
+        ],
+        "traffic": None
+        if traffic is None
+        else {"requests": traffic.requests, "moved": traffic.moved, "not_identifiable": traffic.unknown},
+    }
+
+
+def _concerned(traffic: Traffic, change: Change) -> int:
+    return traffic.concerned.get((change.direction, change.target, change.level), 0)
+
+
+def _say_diff(changes: list[Change], labels: list[LabelChange], traffic: Traffic | None, *, alike: bool) -> None:
+    for label in labels:
+        typer.echo(f"{label.direction}: {label.what} is {label.after.word}, and was {label.before.word}")
+    for change in changes:
+        may = "may" if change.direction is Direction.LOOSER else "may no longer"
+        weight = "" if traffic is None else f" [{_concerned(traffic, change)} of {traffic.requests} recorded requests]"
+        typer.echo(f"{change.direction}: {change.target} {may} answer {change.example.in_words()}{weight}")
+    if traffic is not None:
+        typer.echo(f"{traffic.moved} of {traffic.requests} recorded requests would be asked of another target first")
+        if traffic.unknown:
+            typer.echo(f"{traffic.unknown} cannot be told: the records know nothing of a target that might answer")
+    elif not alike:
+        typer.echo("who is asked first may differ: with --records, recorded requests tell how often")
+    if not (changes or labels):
+        typer.echo("the same targets may answer the same requests")
+
+
+def simulate(
+    records: Annotated[Path, typer.Option("--records", help="Recorded decisions: a JSON-lines file, or their folder.")],
+    policy: Annotated[
+        str | None, typer.Option("--policy", help="The candidate: a file or a built-in name; else the settings'.")
+    ] = None,
+    as_json: JsonOption = False,
+    settings_file: SettingsOption = None,
+) -> None:
+    """Replay recorded requests through a candidate policy. The records hold no content, and none is needed."""
+    candidate = policy_or_exit(policy, settings_file)
+    found = replay(candidate, records_or_exit(records))
+    if as_json:
+        say_json(asdict(found))
+    else:
+        _say_simulation(found, candidate)
+    end(found=not found.replayed)
+
+
+def _say_simulation(found: Simulation, candidate: LoadedPolicy) -> None:
+    console = Console(highlight=False)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("target", "recorded", "candidate", "95 % interval"):
+        table.add_column(heading, justify="left" if heading == "target" else "right")
+    names = [*candidate.policy.targets, *(found.before.keys() - candidate.policy.targets.keys() - {NOBODY}), NOBODY]
+    for name in names:
+        table.add_row(name, _share(found.before, name), _share(found.shares, name), _interval(found.shares.get(name)))
+    console.print(f"{found.replayed} recorded requests", markup=False)
+    console.print(table)
+    currency = next((t.price.currency for t in candidate.policy.targets.values() if t.price is not None), "")
+    console.print(f"cost of a request    {_estimate(found.cost, '.3g', currency)}", markup=False)
+    console.print(f"inside the budget    {_estimate(found.in_budget, '.1%')}", markup=False)
+    changed = f"looser {found.looser}   stricter {found.stricter}   asked of another target first {found.moved}"
+    console.print(f"requests             {changed}", markup=False)
+    for target, count in found.not_identifiable.items():
+        console.print(f"not identifiable     {count}: the records know nothing of {target}", markup=False)
+    for what, count in found.assumed.items():
+        console.print(f"assumed              {count} records are too old to hold `{what}`", markup=False)
+    if found.unreadable:
+        console.print(f"left out             {found.unreadable} records cannot be read", markup=False)
+
+
+def _share(shares: Mapping[str, Estimate], name: str) -> str:
+    return f"{shares[name].mean:.1%}" if name in shares else "0.0%"
+
+
+def _interval(estimate: Estimate | None) -> str:
+    return "" if estimate is None else f"{estimate.low:.1%} to {estimate.high:.1%}"
+
+
+def _estimate(estimate: Estimate | None, form: str, unit: str = "") -> str:
+    if estimate is None:
+        return "not identifiable: nothing is known of the price or the time"
+    mean, low, high = (f"{number:{form}}" for number in (estimate.mean, estimate.low, estimate.high))
+    return f"{mean} {unit}".strip() + f"  ({low} to {high}, over {estimate.count} requests)"

@@ -1,0 +1,163 @@
+"""What changes from one policy to another: where a target may answer and might not before, and the other way round.
+
+Both are looked at over one domain, class by class, so a difference is found wherever there is one, with the smallest
+request that shows it. Recorded traffic, where there is some, says how much of it is concerned.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from inference_protocol.text_parts import UninspectableCause
+from routing_policies.lab.abstract_request import AbstractRequest
+from routing_policies.lab.domain import LEVEL_NAME, domain_of
+from routing_policies.lab.formula import Formula, apply, conjunction, constant, negation, variable
+from routing_policies.lab.replay import Replayer, UnreadableRecord
+from routing_policies.lab.rulebook import Rulebook, conditions_of, rulebook_of
+from routing_policies.lab.search import MAX_CELLS, Effort, find
+from routing_policies.lab.simulate import Decider
+from routing_policies.policy.loaded import LoadedPolicy
+from routing_policies.policy.model import Findings
+from routing_policies.signals.label import DataClass, LabelRules
+
+
+class Direction(StrEnum):
+    """Looser: a target may answer that might not before. Stricter: one may no longer."""
+
+    LOOSER = "looser"
+    STRICTER = "stricter"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A target that may answer requests of a class under one of the policies only.
+
+    Attributes:
+        example: The smallest such request.
+    """
+
+    direction: Direction
+    target: str
+    level: DataClass
+    example: AbstractRequest
+
+
+@dataclass(frozen=True, slots=True)
+class LabelChange:
+    """Something that gets another class than before; a lower one is looser, since it may go further."""
+
+    direction: Direction
+    what: str
+    before: DataClass
+    after: DataClass
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Recorded requests that the policies treat otherwise.
+
+    Attributes:
+        concerned: Direction, target and class to how many.
+        moved: How many are asked of another target first.
+        unknown: How many cannot be told, since the records know nothing of a target that might answer.
+    """
+
+    requests: int
+    concerned: Mapping[tuple[Direction, str, DataClass], int]
+    moved: int
+    unknown: int
+
+
+def compare(before: LoadedPolicy, after: LoadedPolicy, max_cells: int = MAX_CELLS) -> list[Change]:
+    """Return every change, looser ones first, then by target and class.
+
+    Raises:
+        TooManyCells: They could not be compared; nothing is known then.
+    """
+    domain = domain_of([before.policy, after.policy], [*conditions_of(before), *conditions_of(after)])
+    one, other = _Side.of(before, rulebook_of(before, domain)), _Side.of(after, rulebook_of(after, domain))
+    effort = Effort(max_cells)
+    looser = list(_changes(Direction.LOOSER, other, one, effort))
+    return [*looser, *_changes(Direction.STRICTER, one, other, effort)]
+
+
+def compare_labels(before: LoadedPolicy, after: LoadedPolicy) -> list[LabelChange]:
+    """Return what the policies label otherwise, looser ones first."""
+    found: list[LabelChange] = []
+    for (what, old), (_, new) in zip(_classes(before.label_rules), _classes(after.label_rules), strict=True):
+        if old != new:
+            found.append(LabelChange(Direction.LOOSER if new < old else Direction.STRICTER, what, old, new))
+    return sorted(found, key=lambda change: change.direction)
+
+
+def _classes(rules: LabelRules) -> Iterator[tuple[str, DataClass]]:
+    yield "a request of which nobody says anything", rules.default
+    for tag in Findings().by_tag():
+        yield f"a finding of {tag}", rules.of_tag(tag)
+    for cause in UninspectableCause:
+        yield f"what cannot be inspected ({cause})", rules.of_cause(cause)
+
+
+def rank_alike(before: LoadedPolicy, after: LoadedPolicy) -> bool:
+    """Whether the policies prefer the same targets: the same weights, preferences, promises and lateness."""
+    old, new = before.policy, after.policy
+    return (old.weights, old.prefer, old.targets, old.defaults) == (new.weights, new.prefer, new.targets, new.defaults)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    rulebook: Rulebook
+    may_answer: Mapping[str, Formula]
+
+    @classmethod
+    def of(cls, loaded: LoadedPolicy, rulebook: Rulebook) -> _Side:
+        """Invariants count too: they are enforced, though of a policy in force they exclude nothing."""
+        return cls(
+            rulebook,
+            {
+                name: conjunction(
+                    [*rulebook.may_answer(name), *(negation(rule.excludes(name)) for rule in rulebook.invariants)]
+                )
+                for name in loaded.policy.targets
+            },
+        )
+
+
+def _changes(direction: Direction, gains: _Side, lacks: _Side, effort: Effort) -> Iterator[Change]:
+    domain = gains.rulebook.domain
+    level_of = variable(domain.scalars[LEVEL_NAME])
+    for name, gained in gains.may_answer.items():
+        lacked = negation(lacks.may_answer[name]) if name in lacks.may_answer else constant(True)
+        for level in DataClass:
+            of_level = apply(lambda a, b: a == b, level_of, constant(int(level)))
+            found = find(domain, [of_level, gained, lacked, *gains.rulebook.possible], effort)
+            if found is not None:
+                yield Change(direction, name, level, AbstractRequest.of(domain, found))
+
+
+def weigh(before: LoadedPolicy, after: LoadedPolicy, records: Iterable[Mapping[str, Any]]) -> Traffic:
+    """Decide recorded requests by both policies, and count those that are treated otherwise."""
+    one, other, replayer = Decider(before), Decider(after), Replayer()
+    concerned: Counter[tuple[Direction, str, DataClass]] = Counter()
+    requests = moved = unknown = 0
+    for record in records:
+        if record.get("kind") != "decision":
+            continue
+        try:
+            replayed = replayer.replay(record)
+        except UnreadableRecord:
+            continue
+        was, now = one.decide(replayed), other.decide(replayed)
+        requests += 1
+        if was.unknown or now.unknown:
+            unknown += 1
+            continue
+        moved += was.order[:1] != now.order[:1]
+        level = replayed.view.label.level
+        concerned.update((Direction.LOOSER, name, level) for name in set(now.order).difference(was.order))
+        concerned.update((Direction.STRICTER, name, level) for name in set(was.order).difference(now.order))
+    return Traffic(requests, dict(concerned), moved, unknown)

@@ -1,0 +1,165 @@
+"""From a decision record back to what was decided on: no content, and enough to decide again.
+
+What an older record does not hold is assumed, in the way that lets the most targets answer, and named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import orjson
+
+from inference_protocol.request import Needs, Task
+from inference_protocol.text_parts import UninspectableCause
+from routing_policies.signals.deadline import Deadline
+from routing_policies.signals.label import NOTHING, Component, DataClass, Label
+from routing_policies.signals.size import Size, TokenInterval
+from routing_policies.snapshot import Capabilities, Health, Prediction, Snapshot, TargetSnapshot
+from routing_policies.verdict import ExclusionKind
+from routing_policies.view import RequestView, Tenant
+
+ABLE = Capabilities("any", tools=True, json_schema=True, images=True, audio=True, logprobs=True, max_n=1 << 16)
+
+T = TypeVar("T")
+States = Mapping[str, tuple[Health, Capabilities]]
+
+
+class UnreadableRecord(ValueError):
+    """A record is not a decision's, or is damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a decision was made on, and how it went.
+
+    Attributes:
+        states: Target to its health and abilities; the same object for the same states.
+        eligible: As recorded, best first.
+        assumed: What the record does not hold.
+    """
+
+    view: RequestView
+    snapshot: Snapshot
+    states: States
+    eligible: tuple[str, ...]
+    assumed: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Replayer:
+    """Reads records. Parts that are alike become one object, which is quicker to make and to compare."""
+
+    _seen: dict[tuple[str, bytes], Any] = field(default_factory=dict)
+
+    def replay(self, record: Mapping[str, Any]) -> Replayed:
+        """Read one decision record.
+
+        Raises:
+            UnreadableRecord: It is none, or a field is missing that every version has.
+        """
+        try:
+            return self._replay(record)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as exc:
+            raise UnreadableRecord(f"{type(exc).__name__}: {exc}") from None
+
+    def _replay(self, record: Mapping[str, Any]) -> Replayed:
+        size, budget, predictions = record["size"], record["budget"], record["predictions"]
+        states = self._states(record)
+        tenant = (record["tenant"], record.get("roles", ()), record.get("residency", ""))
+        view = RequestView(
+            task=Task(record["task"]),
+            model=record["model"],
+            stream=record["stream"],
+            needs=self._same("needs", record.get("needs", {}), _needs),
+            label=self._same("label", record["label"], _label),
+            deadline=Deadline(0.0, _seconds(budget["total_ms"]), _seconds(budget["ttft_ms"])),
+            size=Size(TokenInterval(*size["tokens"]), size["body_bytes"], size["parts"]),
+            output_cap=size["output_cap"],
+            cap_is_own=size.get("cap_is_own", False),
+            tenant=self._same("tenant", tenant, _tenant),
+        )
+        targets = {
+            name: TargetSnapshot(name, health, can, prediction=_prediction(predictions.get(name)))
+            for name, (health, can) in states.items()
+        }
+        now = record.get("decided_after_ms", 0.0) / 1000.0
+        return Replayed(
+            view=view,
+            snapshot=Snapshot(targets, now=now, seed=record.get("seed", 0)),
+            states=states,
+            eligible=tuple(entry["target"] for entry in record["eligible"]),
+            assumed=tuple(name for name in ("needs", "residency", "targets") if name not in record),
+        )
+
+    def _states(self, record: Mapping[str, Any]) -> States:
+        if "targets" in record:
+            return self._same("targets", record["targets"], _states)
+        excluded = {name: exclusion["kind"] for name, exclusion in record["excluded"].items()}
+        return self._same("excluded", {name: excluded.get(name) for name in record["predictions"]}, _assumed_states)
+
+    def _same(self, kind: str, value: Any, make: Callable[[Any], T]) -> T:
+        key = (kind, orjson.dumps(value))
+        found = self._seen.get(key)
+        if found is None:
+            found = self._seen[key] = make(value)
+        made: T = found
+        return made
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000.0
+
+
+def _needs(value: Mapping[str, Any]) -> Needs:
+    return Needs(**{**value, "parameters": tuple(value.get("parameters", ()))})
+
+
+def _tenant(value: tuple[str, list[str], str]) -> Tenant:
+    return Tenant(value[0], frozenset(value[1]), value[2])
+
+
+def _label(value: Mapping[str, Any]) -> Label:
+    components = {name: _component(part) for name, part in value["components"].items()}
+    return Label(
+        DataClass.from_word(value["default"]),
+        **{name: components.get(name, NOTHING) for name in ("declared", "key", "taint", "findings", "uninspected")},
+        counts=value["findings"],
+        causes=frozenset(map(UninspectableCause, value["uninspected"])),
+        fixed=frozenset(value.get("fixed", ())),
+    )
+
+
+def _component(part: Mapping[str, Any]) -> Component:
+    level = part["class"]
+    return Component(None if level is None else DataClass.from_word(level), frozenset(part["tags"]))
+
+
+def _states(value: Mapping[str, Mapping[str, Any]]) -> States:
+    return {name: (Health(target["health"]), _capabilities(target)) for name, target in value.items()}
+
+
+def _capabilities(target: Mapping[str, Any]) -> Capabilities:
+    return Capabilities(
+        target["served_model"],
+        window=target["window"],
+        **dict.fromkeys(target["can"], True),
+        max_n=target["max_n"],
+        parameters=frozenset(target["parameters"]),
+    )
+
+
+def _assumed_states(exclusions: Mapping[str, str | None]) -> States:
+    """What can be told from why a target was excluded."""
+    return {
+        name: (
+            Health.DOWN if kind == ExclusionKind.DOWN else Health.UP,
+            Capabilities(None) if kind == ExclusionKind.MODEL else ABLE,
+        )
+        for name, kind in exclusions.items()
+    }
+
+
+def _prediction(value: Mapping[str, Any] | None) -> Prediction | None:
+    return None if value is None else Prediction(**{**value, "base": tuple(value["base"])})
