@@ -32,3 +32,10 @@ async def test_what_nobody_said_is_left_out_of_a_decisions_span(house: HouseFact
         found = await decision_span(h)
     assert "tidegate.budget.total_ms" not in found
     assert found["tidegate.target"] in {"edge", "cloud"}
+
+
+async def test_the_span_of_a_whole_request_is_named_by_method_and_path(house: HouseFactory) -> None:
+    async with house() as h:
+        await h.gateway.chat()
+        folder = h.gateway.state_dir / "traces"
+        await until(lambda: any(read_spans(folder, "POST /v1/chat/completions")))
