@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.text import Text
 
-QUESTION = "What is the capital of France? Answer in one short sentence."
+QUESTION = "What is the capital of France?"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = pytest.mark.models
 
-QUESTION = "What is the capital of France? Answer in one short sentence."
+QUESTION = "What is the capital of France?"
 
 
 @asynccontextmanager

@@ -62,7 +62,7 @@ async def read(generation):
 
 async def test_it_knows_the_capital_of_france(edge_model, tokenizer, ask):
     async with running(edge_model, slots=1) as engine:
-        tokens, finish = await read(engine.submit(ask("What is the capital of France? Answer in one short sentence.")))
+        tokens, finish = await read(engine.submit(ask("What is the capital of France?")))
         assert "Paris" in tokenizer.decode(tokens)
         assert finish is FinishReason.STOP
 
