@@ -30,7 +30,8 @@ def holds_blob(text: str) -> bool:
         if _ENCODED_BLOCK.match(text, start) is not None:
             block = text[start : start + _BLOCK]
             spaced = _GAPS.search(block) is not None
-            if _DIGIT.search(block) and (_HUMP.search(block) or not spaced) and _is_encoded(_run_around(text, start)):
+            telling = _HUMP if spaced else _LETTER
+            if _DIGIT.search(block) and telling.search(block) and _is_encoded(_run_around(text, start)):
                 return True
     return False
 

@@ -8,10 +8,12 @@ is one, is the value. A new kind is one more row in a table.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+# What may stand between the digits of a number: white space and the ASCII signs that are no letter, digit or control.
+MARK = r"[\t-\r -/:-@\x5b-`{-~]"
 _CONTEXT_BYTES = 64
 _ALNUM_ENDING = re.compile(rb"[0-9A-Za-z]{1,48}\Z")
 _ALNUM_BEGINNING = re.compile(rb"[0-9A-Za-z]{1,48}")
@@ -77,6 +79,16 @@ class Candidate(NamedTuple):
             return neighbour is not None and _DIGIT.search(neighbour[0]) is not None
         return False
 
+    def is_glued_to_digits(self) -> bool:
+        """Whether letters that touch the value lead on to more digits, as in hashes and ids."""
+        touching = (_ALNUM_ENDING.search(self.before), _ALNUM_BEGINNING.match(self.after))
+        return any(match is not None and _DIGIT.search(match[0]) for match in touching)
+
+
+def itself(candidate: Candidate) -> Iterable[Candidate]:
+    """Take what the pattern proposes for the value."""
+    return (candidate,)
+
 
 def always(_candidate: Candidate) -> bool:
     """Accept whatever the pattern proposes."""
@@ -92,6 +104,7 @@ class Detector:
         tag: The group it belongs to: `pii`, `phi`, `pci` or `secret`.
         pattern: RE2 syntax.
         accept: Decides on a candidate. Whatever it raises makes the part uninspected.
+        within: Finds the values in what the pattern proposes, in order.
         overlapping: Whether a refused candidate may hide a real one that begins inside it.
     """
 
@@ -99,4 +112,5 @@ class Detector:
     tag: str
     pattern: str
     accept: Callable[[Candidate], bool] = always
+    within: Callable[[Candidate], Iterable[Candidate]] = itself
     overlapping: bool = False

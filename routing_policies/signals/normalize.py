@@ -3,13 +3,14 @@
 Undone are the ways in which one value is written in many: full-width, mathematical and other scripts' digits and
 letters (the compatibility decompositions of Unicode Standard Annex 15), accents, invisible characters inside a value,
 letters of other scripts that look like Latin ones (the like of Unicode Technical Standard 39, for Cyrillic and Greek),
-typographic dashes and quotation marks, and the escapes of JSON inside a string. Only what comes to ASCII, or to
-nothing, is replaced.
+typographic dashes and quotation marks, and the escapes of JSON and programming languages, HTML and URLs inside a
+string. Only what comes to ASCII, or to nothing, is replaced.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 import unicodedata
 from collections.abc import Mapping, Sequence
 
@@ -31,8 +32,46 @@ _INVISIBLE = frozenset({"Cf", "Mn", "Me"})
 # Everything that folds lies below the second, or is an invisible tag or variation selector of the last.
 _FOLDED_RANGES = (range(0x80, 0x3400), range(0xA000, 0xAC00), range(0xF900, 0x20000), range(0xE0000, 0xE0200))
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
-# A run of backslashes is tried once, from its first: from each of them, long runs would take quadratic time.
-_ESCAPE = re.compile(r"""(?<!\\)\\++(?:u([0-9A-Fa-f]{4})|([nrtbf])|(?=["'/]))""")
+_HEX = "[0-9A-Fa-f]"
+_NEXT = f"(?:%[89ABab]{_HEX})"
+_ENTITIES = {
+    "Tab": " ",
+    "NewLine": " ",
+    "nbsp": " ",
+    "ensp": " ",
+    "emsp": " ",
+    "thinsp": " ",
+    "amp": "&",
+    "ast": "*",
+    "colon": ":",
+    "comma": ",",
+    "commat": "@",
+    "dash": "-",
+    "hyphen": "-",
+    "lowbar": "_",
+    "num": "#",
+    "period": ".",
+    "plus": "+",
+    "sol": "/",
+    "quot": '"',
+    "apos": "'",
+    "shy": "",
+    "zwj": "",
+    "zwnj": "",
+}
+# A run of backslashes is tried once, from its first: from each of them, long runs would take quadratic time. That each
+# alternative begins with its character lets the search pass over all others quickly.
+_ESCAPE = re.compile(
+    rf"""
+    \\(?<!\\\\)\\*+(?:u(?P<u4>{_HEX}{{4}})|x(?P<x2>{_HEX}{{2}})|u\{{(?P<u6>{_HEX}{{1,6}})\}}|U(?P<u8>{_HEX}{{8}})
+        |(?P<blank>[nrtbf])|(?=["'/]))
+    |&\#0*+(?P<decimal>[0-9]{{1,7}});?
+    |&\#[xX]0*+(?P<hexadecimal>{_HEX}{{1,6}});?
+    |&(?P<entity>{"|".join(_ENTITIES)});
+    |%(?P<utf8>[0-7]{_HEX}|[CDcd]{_HEX}{_NEXT}|[Ee]{_HEX}{_NEXT}{{2}}|[Ff]{_HEX}{_NEXT}{{3}})
+    """,
+    re.VERBOSE,
+)
 
 
 def folding_table() -> FoldingTable:
@@ -61,12 +100,16 @@ def _folded(char: str) -> str | None:
 
 def needs_folding(text: str) -> bool:
     """Whether a text may differ from its folding."""
-    return not text.isascii() or "\\" in text
+    return not text.isascii() or _may_hold_escapes(text)
+
+
+def _may_hold_escapes(text: str) -> bool:
+    return "\\" in text or "%" in text or "&" in text
 
 
 def fold(text: str, table: FoldingTable) -> bytes:
     """Return the folding of a text, in UTF-8."""
-    plain = _ESCAPE.sub(_unescaped, text) if "\\" in text else text
+    plain = _ESCAPE.sub(_unescaped, text) if _may_hold_escapes(text) else text
     return plain.translate(table).encode("utf-8", "replace")
 
 
@@ -94,9 +137,18 @@ def _extend(found: list[int], text: str, start: int, end: int, table: FoldingTab
 
 
 def _unescaped(match: re.Match[str]) -> str:
-    if match[1] is not None:
-        return chr(int(match[1], 16))
-    return " " if match[2] is not None else ""
+    kind = match.lastgroup
+    if kind is None:  # backslashes before what they escape
+        return ""
+    spelled = match[kind]
+    if kind == "blank":
+        return " "
+    if kind == "entity":
+        return _ENTITIES[spelled]
+    if kind == "utf8":
+        return bytes.fromhex(spelled.replace("%", "")).decode("utf-8", "replace")
+    code = int(spelled, 10 if kind == "decimal" else 16)
+    return chr(code) if code <= sys.maxunicode else ""
 
 
 def _width(char: str, table: FoldingTable) -> int:

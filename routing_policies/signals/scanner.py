@@ -3,7 +3,8 @@
 All texts stand in one buffer, folded, separated by a byte that no pattern accepts. One pass of an RE2 set says which
 patterns occur at all, nearly always none; only those are run for their places, and each place is checked.
 
-It fails closed. A check that raises, or a set that could not be matched, is the cause `detector_error`, never "clean".
+It fails closed. A check that raises, or a set that could not be matched, is the cause `detector_error`, and more that
+may be a value than is checked is the cause `truncated`, never "clean".
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from inference_protocol.text_parts import TextPart, Uninspectable, Uninspectable
 from routing_policies.signals.detector import Candidate, Detector
 from routing_policies.signals.identifiers import IDENTIFIERS
 from routing_policies.signals.label import Finding, ScanResult
+from routing_policies.signals.national_ids import NATIONAL_IDS
 from routing_policies.signals.normalize import FoldingTable, fold, folding_table, needs_folding, origins
+from routing_policies.signals.seams import Seam, seams
 from routing_policies.signals.secrets import SECRETS
 
 __all__ = ["ScanResult", "Scanner", "build_scanner"]
@@ -33,6 +36,9 @@ _SENTINEL = r"\z"
 _FREE_TEXT_FIELDS = frozenset({"content", "text", "prompt", "input", "arguments", "description"})
 _CAMEL_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _LONGEST_FIELD_NAME = 64
+# A check takes some microseconds: a scan ends within seconds, whatever it is given.
+_MOST_CHECKS = 200_000
+_BYTES_OF_A_CHECK = 16
 
 
 class _Place(NamedTuple):
@@ -57,6 +63,17 @@ class _Match(NamedTuple):
     place: _Place
 
 
+class _Effort:
+    """What is left of the checks that one scan may make; a long proposal counts as several."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_CHECKS
+
+    def allows(self, length: int) -> bool:
+        self._left -= 1 + length // _BYTES_OF_A_CHECK
+        return self._left >= 0
+
+
 class Scanner:
     """Finds what its detectors know. Holds no state between scans and may be used from several threads."""
 
@@ -70,6 +87,7 @@ class Scanner:
         self._detectors = tuple(detectors)
         self._table = table
         self._patterns = [re2.compile(d.pattern.encode(), _options(_PATTERN_MEMORY_BYTES)) for d in detectors]
+        self._groups = [pattern.groups for pattern in self._patterns]
         self._set = re2.Set.SearchSet(_options(_SET_MEMORY_BYTES))
         for detector in detectors:
             self._set.Add(detector.pattern)
@@ -77,16 +95,26 @@ class Scanner:
         self._set.Compile()
 
     def scan(self, parts: Iterable[TextPart]) -> ScanResult:
-        """Scan the texts of a request; what is not text becomes a cause."""
+        """Scan the texts of a request; what is not text becomes a cause.
+
+        A value that was cut in two by the end of one part of a conversation is found at the path of the first with
+        `+` after it. There no other text can take its place.
+        """
         causes: set[UninspectableCause] = set()
-        buffer, places = self._lay_out(parts, causes)
+        held = list(parts)
+        cuts = list(seams(held))
+        buffer, places = self._lay_out([*held, *(cut.part for cut in cuts)], causes)
         hits = set(self._set.Match(buffer) or ())
         if self._sentinel not in hits:
             return ScanResult(causes=frozenset(causes | {UninspectableCause.DETECTOR_ERROR}))
+        effort = _Effort()
         matches = [
-            match for rank in sorted(hits - {self._sentinel}) for match in self._matches(rank, buffer, places, causes)
+            match
+            for rank in sorted(hits - {self._sentinel})
+            for match in self._matches(rank, buffer, places, effort, causes)
         ]
-        return ScanResult(tuple(self._findings(_without_overlaps(matches))), frozenset(causes))
+        found = tuple(self._findings(_without_overlaps(matches)))
+        return ScanResult(_with_what_was_cut(found, cuts) if cuts else found, frozenset(causes))
 
     def _lay_out(self, parts: Iterable[TextPart], causes: set[UninspectableCause]) -> tuple[bytes, list[_Place]]:
         pieces: list[bytes] = []
@@ -106,23 +134,33 @@ class Scanner:
         return _SEPARATOR.join(pieces), places
 
     def _matches(
-        self, rank: int, buffer: bytes, places: Sequence[_Place], causes: set[UninspectableCause]
+        self,
+        rank: int,
+        buffer: bytes,
+        places: Sequence[_Place],
+        effort: _Effort,
+        causes: set[UninspectableCause],
     ) -> Iterator[_Match]:
-        detector, pattern = self._detectors[rank], self._patterns[rank]
-        at = 0
-        while (found := pattern.search(buffer, at)) is not None:
-            start, end = found.span(pattern.groups)
-            place = places[bisect_right(places, start, key=_start) - 1]
-            candidate = Candidate(buffer, start, end, place.start, place.text_start, place.end)
-            accepted = False
-            if start >= place.text_start:
-                try:
-                    accepted = detector.accept(candidate)
-                except Exception:  # a check is supervised: whatever it raises, its part is not clean
-                    causes.add(UninspectableCause.DETECTOR_ERROR)
-            if accepted:
-                yield _Match(detector.tag, start, end, rank, detector.kind, place)
-            at = found.start() + 1 if detector.overlapping and not accepted else found.end()
+        detector, pattern, group = self._detectors[rank], self._patterns[rank], self._groups[rank]
+        place = places[0]
+        again: int | None = 0
+        while again is not None:
+            proposals, again = pattern.finditer(buffer, again), None
+            for found in proposals:
+                start, end = found.span(group)
+                if not effort.allows(end - start):
+                    causes.add(UninspectableCause.TRUNCATED)
+                    return
+                if not place.start <= start <= place.end:
+                    place = places[bisect_right(places, start, key=_start) - 1]
+                proposal = Candidate(buffer, start, end, place.start, place.text_start, place.end)
+                accepted = False
+                for value in _values(detector, proposal, causes):
+                    accepted = True
+                    yield _Match(detector.tag, value.start, value.end, rank, detector.kind, place)
+                if detector.overlapping and not accepted:
+                    again = found.start() + 1
+                    break
 
     def _findings(self, matches: Iterable[_Match]) -> Iterator[Finding]:
         maps: dict[int, Sequence[int]] = {}
@@ -136,9 +174,37 @@ class Scanner:
             yield Finding(match.kind, match.tag, place.path, start, end, _NAME)
 
 
+def _with_what_was_cut(findings: Iterable[Finding], cuts: Sequence[Seam]) -> tuple[Finding, ...]:
+    """Keep the findings in parts and, of those around cuts, the ones that only a cut kept from being found before."""
+    by_path: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_path.setdefault(finding.path, []).append(finding)
+    around = {path: by_path.pop(path, []) for path in dict.fromkeys(cut.part.path for cut in cuts)}
+    known = [finding for some in by_path.values() for finding in some]
+    cut_ones = [
+        finding
+        for path, some in around.items()
+        for finding in some
+        if any(cut.is_cut(finding, known) for cut in cuts if cut.part.path == path)
+    ]
+    return (*known, *dict.fromkeys(cut_ones))
+
+
 def build_scanner() -> Scanner:
     """Compile the scanner with every detector. Takes tens of milliseconds: once a process."""
-    return Scanner((*SECRETS, *IDENTIFIERS), folding_table())
+    return Scanner((*SECRETS, *NATIONAL_IDS, *IDENTIFIERS), folding_table())
+
+
+def _values(detector: Detector, proposal: Candidate, causes: set[UninspectableCause]) -> Iterator[Candidate]:
+    """Yield the values in what a pattern proposed; none begins in another or in the name of a field."""
+    at = proposal.text_start
+    try:
+        for candidate in detector.within(proposal):
+            if candidate.start >= at and detector.accept(candidate):
+                yield candidate
+                at = candidate.end
+    except Exception:  # a check is supervised: whatever it raises, its part is not clean
+        causes.add(UninspectableCause.DETECTOR_ERROR)
 
 
 def _start(place: _Place) -> int:

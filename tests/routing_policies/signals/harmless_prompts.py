@@ -62,6 +62,10 @@ HARMLESS_PROMPTS = (
     "The range is 1000000 to 9999999 and mobile 1000000 users were counted.",
     "ratio 16:9, 12:34:56, 23:59:60 and 2026-11-30T22:08:00.123+01:00: which are valid times?",
     "cell B2 has 123456789, cell C3 987654321, sum them in a spreadsheet formula",
+    "A matrix: 4 1 1 1 1 1 1 1\n1 1 1 1 1 1 1 1\n7 1 1 1 1 1 1 1, and a row 4,503,599,627,370,496 of 2^52.",
+    "Ports 4111, 1111, 1111, 1111, 8080 and 30.11.2026 12:04:31, then 41,11,11,11,11,11,11,11 counts.",
+    "The file 52589347_4111111111111111_9_n.jpg, the hash 0cafe4111111111111111cafe0 and 4b4111111111111111 are names.",
+    "at10 this word that some more, no12 345 six, si12 they said what will come when it rains",
     # Code.
     "git clone git@github.com:tidewater/gate.git && cd gate && make test",
     "rsync -av build/ deploy@web-1:/srv/www/ fails with permission denied",
