@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import hashlib
 import hmac
@@ -16,6 +15,7 @@ from gateway.egress.body import outbound_body, pseudonymized_body
 from gateway.egress.door import Permit
 from gateway.egress.pseudonyms import Pseudonymizer
 from gateway.exchange import Decided, Exchange
+from gateway.off_loop import COUNT_BYTES, READ_BYTES, off_loop_if_large
 from gateway.settings import TargetProtocol
 from gateway.targets.target import Target
 from inference_protocol import headers
@@ -24,7 +24,6 @@ from inference_protocol.openai_chat import DROPPED_FIELDS
 from routing_policies.policy.model import Late
 from routing_policies.verdict import Transform
 
-_OFF_LOOP_BYTES = 16 << 10  # of a body whose values are replaced, which reads it three times
 _USAGE_WANTED = orjson.dumps({"include_usage": True})
 
 
@@ -53,18 +52,20 @@ class Outbound:
         if transform is None:
             raise EgressRefused(f"The verdict does not name {target.name!r}.")
         splices = self._splices(decided, target)
+        size = len(decided.request.raw)
         if transform is Transform.NONE:
-            return Permit(outbound_body(decided.request, splices), decided.verdict, decided.policy)
-        make = functools.partial(
-            pseudonymized_body,
-            decided.request,
-            splices,
-            self._pseudonymizer,
-            tags=decided.policy.policy.targets[target.name].pseudonymize,
-            tenant=decided.view.tenant.id,
-        )
-        on_loop = len(decided.request.raw) <= _OFF_LOOP_BYTES
-        body = make() if on_loop else await asyncio.to_thread(make)
+            body = await off_loop_if_large(size, READ_BYTES, outbound_body, decided.request, splices)
+        else:
+            body = await off_loop_if_large(
+                size,
+                COUNT_BYTES,
+                pseudonymized_body,
+                decided.request,
+                splices,
+                self._pseudonymizer,
+                tags=decided.policy.policy.targets[target.name].pseudonymize,
+                tenant=decided.view.tenant.id,
+            )
         return Permit(body, decided.verdict, decided.policy)
 
     def headers(self, exchange: Exchange, target: Target, span: Span) -> dict[str, str]:

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from gateway.records.reader import read_records
 from routing_policies.policy.loaded import LoadedPolicy
 from routing_policies.snapshot import Health
 from tests.support.running_gateway import RunningGateway, running_gateway, settings_for
 from tests.support.scripted_runtime import ScriptedRuntime, state
 from tests.support.tokenizer import write_word_tokenizer
+from tests.support.waiting import until
 
 
 @dataclass
@@ -22,6 +24,16 @@ class House:
     gateway: RunningGateway
     edge: ScriptedRuntime
     cloud: ScriptedRuntime
+
+    def outcomes(self) -> list[dict[str, Any]]:
+        """The outcome records so far, oldest first; one is written when its request has been settled."""
+        records = read_records(self.gateway.state_dir / "records")
+        return [record for record in records if record["kind"] == "outcome"]
+
+    async def until_settled(self, count: int) -> list[dict[str, Any]]:
+        """Wait until so many requests have been settled."""
+        await until(lambda: len(self.outcomes()) >= count)
+        return self.outcomes()
 
 
 HouseFactory = Callable[..., AbstractAsyncContextManager[House]]

@@ -6,7 +6,7 @@ from typing import Any
 
 from observability.span_reader import read_spans
 from tests.gateway.conftest import House, HouseFactory
-from tests.support.running_gateway import until
+from tests.support.waiting import until
 
 
 async def decision_span(h: House, **headers: str) -> dict[str, Any]:

@@ -38,7 +38,7 @@ async def test_findings_are_counted_by_kind_and_never_quoted(house: HouseFactory
         assert found["label"]["class"] == "restricted"
         assert sum(found["label"]["counts"].values()) == 1
         assert found["order"] == ["edge"]
-        assert found["targets"]["cloud"]["excluded"]["kind"] in {"clearance", "tag"}
+        assert found["targets"]["cloud"]["excluded"]["kind"] == "clearance"
         assert "4111" not in str(found)
 
 

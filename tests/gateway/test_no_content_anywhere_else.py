@@ -23,8 +23,8 @@ from inference_protocol.text_parts import TextPart
 from routing_policies.policy.loader import load_text
 from routing_policies.signals.scanner import Scanner
 from tests.gateway.conftest import House, HouseFactory
-from tests.support.running_gateway import until
 from tests.support.scripted_runtime import Answer, Received, ScriptedRuntime, event, says, state
+from tests.support.waiting import until
 
 ASKED, ANSWERED = "cAnArYasked7e1", "cAnArYanswered4b2"
 HEADER, QUERY, MARKED = "cAnArYheader9c3", "cAnArYquery5d4", "cAnArYmarked8f5"

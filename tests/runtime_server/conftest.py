@@ -21,7 +21,7 @@ from runtime_server.app import create_app
 from runtime_server.chat_model import load_chat_model
 from runtime_server.lifecycle import Lifecycle
 from tests.runtime_server.scripted_engine import MODEL, ScriptedEngine
-from tests.runtime_server.waiting import until
+from tests.support.waiting import until
 
 TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"

@@ -14,7 +14,7 @@ from runtime_server.engine import FinishReason
 from runtime_server.prompt import PromptEncoder
 from tests.runtime_server.conftest import RunningRuntime, RuntimeFactory
 from tests.runtime_server.scripted_engine import MODEL, says
-from tests.runtime_server.waiting import until
+from tests.support.waiting import until
 
 
 @asynccontextmanager

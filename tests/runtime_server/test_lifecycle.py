@@ -8,7 +8,7 @@ from inference_protocol.runtime_state import RuntimeState, RuntimeStatus
 from runtime_server import lifecycle
 from tests.runtime_server.conftest import RunningRuntime, RuntimeFactory
 from tests.runtime_server.scripted_engine import MODEL, WINDOW, says
-from tests.runtime_server.waiting import until
+from tests.support.waiting import until
 
 
 async def state_of(runtime: RunningRuntime) -> RuntimeState:

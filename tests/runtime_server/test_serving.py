@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from tests.runtime_server.scripted_engine import MODEL
-from tests.runtime_server.waiting import until
+from tests.support.waiting import until
 
 BODY = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}], "stream": True}
 

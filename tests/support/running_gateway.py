@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +19,7 @@ from observability import Telemetry, TelemetrySettings, set_up
 from routing_policies.policy.loader import LoadedPolicy, load_policy
 from routing_policies.snapshot import Health
 from tests.support.scripted_runtime import MODEL
-
-
-async def until(true: Callable[[], bool], *, within_s: float = 10.0) -> None:
-    """Wait for something that no event tells of."""
-    async with asyncio.timeout(within_s):
-        while not true():  # noqa: ASYNC110  # what is waited for belongs to the product and sets no event
-            await asyncio.sleep(0.01)
+from tests.support.waiting import until
 
 
 @dataclass
@@ -55,10 +49,12 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
-def settings_for(state_dir: Path, *, edge: str | None, cloud: str | None, **fields: Any) -> Settings:
+def settings_for(
+    state_dir: Path, *, edge: str | None, cloud: str | None, protocol: str = "tidegate", **fields: Any
+) -> Settings:
     """Settings whose two targets stand at these endpoints."""
     targets: dict[str, Any] = {
-        name: {"endpoints": [endpoint], "protocol": "tidegate", "models": {MODEL: MODEL}} if endpoint else None
+        name: {"endpoints": [endpoint], "protocol": protocol, "models": {MODEL: MODEL}} if endpoint else None
         for name, endpoint in (("edge", edge), ("cloud", cloud))
     }
     return Settings(state_dir=state_dir, targets=targets, **fields)
