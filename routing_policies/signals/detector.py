@@ -15,8 +15,7 @@ from typing import NamedTuple
 # What may stand between the digits of a number: white space and the ASCII signs that are no letter, digit or control.
 MARK = r"[\t-\r -/:-@\x5b-`{-~]"
 _CONTEXT_BYTES = 64
-_ALNUM_ENDING = re.compile(rb"[0-9A-Za-z]{1,48}\Z")
-_ALNUM_BEGINNING = re.compile(rb"[0-9A-Za-z]{1,48}")
+_ALNUM = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _DIGIT = re.compile(rb"[0-9]")
 _NOT_DIGITS = bytes(set(range(256)) - set(b"0123456789"))
 
@@ -70,19 +69,26 @@ class Candidate(NamedTuple):
 
     def is_inside_longer_token(self, joiners: bytes = b"-.") -> bool:
         """Whether a joiner ties the value to a neighbour that holds a digit: a UUID, a version, a decimal, an id."""
-        if self.start > self.part_start and self.buffer[self.start - 1] in joiners:
-            neighbour = _ALNUM_ENDING.search(self.before[:-1])
-            if neighbour is not None and _DIGIT.search(neighbour[0]):
-                return True
+        joined_before = self.start > self.part_start and self.buffer[self.start - 1] in joiners
+        if joined_before and _DIGIT.search(_alnum_ending(self.before[:-1])):
+            return True
         if self.end < self.part_end and self.buffer[self.end] in joiners:
-            neighbour = _ALNUM_BEGINNING.match(self.after, 1)
-            return neighbour is not None and _DIGIT.search(neighbour[0]) is not None
+            return _DIGIT.search(_alnum_beginning(self.after[1:])) is not None
         return False
 
     def is_glued_to_digits(self) -> bool:
         """Whether letters that touch the value lead on to more digits, as in hashes and ids."""
-        touching = (_ALNUM_ENDING.search(self.before), _ALNUM_BEGINNING.match(self.after))
-        return any(match is not None and _DIGIT.search(match[0]) for match in touching)
+        touching = _alnum_ending(self.before) + _alnum_beginning(self.after)
+        return _DIGIT.search(touching) is not None
+
+
+def _alnum_ending(text: bytes) -> bytes:
+    """The letters and digits that a text ends with; many times as fast as a pattern that is tried from each place."""
+    return text[len(text.rstrip(_ALNUM)) :]
+
+
+def _alnum_beginning(text: bytes) -> bytes:
+    return text[: len(text) - len(text.lstrip(_ALNUM))]
 
 
 def itself(candidate: Candidate) -> Iterable[Candidate]:

@@ -125,11 +125,26 @@ SECRETS: tuple[Detector, ...] = (
         rf"(?i)(?:\b|_)(?:{_NAMES_OF_PASSWORDS}){_ASSIGNED}([!#-&(-_a-~]{{4,128}})",
         _is_assigned_password,
     ),
+    Detector(
+        "password",
+        "secret",
+        r"(?:密[码碼]|口令|パスワード|비밀번호|암호)(?:是|は|는|은)?[ \t]{0,4}[:=]?[ \t]{0,4}[\"'`]?"
+        r"([!#-&(-_a-~]{4,128})",
+        _is_assigned_password,
+    ),
     Detector("bearer_token", "secret", r"(?i)\bbearer[ \t]{1,4}([A-Za-z0-9_./+=~-]{16,255})", _is_assigned_key),
     Detector(
         "api_key",
         "secret",
         rf"(?i)(?:\b|_)(?:{_NAMES_OF_KEYS}){_ASSIGNED}(?:bearer )?([A-Za-z0-9_./+=-]{{16,255}})",
+        _is_assigned_key,
+    ),
+    # As environments name what no list of vendors holds: `NIMBUS_KEY=...`.
+    Detector(
+        "api_key",
+        "secret",
+        r"\b[A-Z][A-Z0-9]{1,30}(?:_[A-Z0-9]{1,30}){0,4}_(?:KEY|TOKEN|SECRET|CREDENTIALS?)[ ]{0,2}[:=][ ]{0,2}[\"']?"
+        r"([A-Za-z0-9_./+=-]{12,255})",
         _is_assigned_key,
     ),
 )

@@ -1,0 +1,267 @@
+"""What leaves and what is found: EndoRouter's leakbench through the real gateway, a labelled set, false alarms, costs.
+
+The labelled set is Presidio's synthetic one (GitHub `microsoft/presidio-research`, `data/synth_dataset_v2.json`, MIT),
+as a list of `{"text", "spans": [[kind, start, end]]}` in `presidio-synth.json` of the folder `--data`. Leakbench's
+cases (PyPI package `endorouter`, Apache-2.0) are read from its folder, `--leakbench`, or from where it is installed.
+What is not there is left out, and the outcome says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.util
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from bench.parts.recording_target import RecordingTarget, recording_target
+from bench.parts.report import Report
+from bench.parts.upstream import MODEL
+from gateway.answer import AnswerFacts, BufferedAnswer
+from gateway.dispatch.restored import restored
+from gateway.egress.pseudonyms import Pseudonymizer
+from gateway.state.keys import Keys
+from inference_protocol.openai_chat import parse_chat
+from inference_protocol.text_parts import TextPart
+from routing_policies.signals.scanner import Scanner, build_scanner
+from tests.routing_policies.signals.harmless_prompts import HARMLESS_PROMPTS
+from tests.support.running_gateway import free_port
+
+CASE_FILES = ("cases", "cases-boundary", "cases-hard")
+# How a case's own label is declared to us.
+CLASS_OF_LABEL = {"public": "public", "private": "confidential"}
+STRUCTURED = ("CREDIT_CARD", "IBAN_CODE", "EMAIL_ADDRESS", "IP_ADDRESS", "US_SSN")
+APART = ("DOMAIN_NAME", "PHONE_NUMBER", "ZIP_CODE", "US_DRIVER_LICENSE", "PERSON")
+DENSE = "jane@corp.com 4111111111111111 and so on, "  # 40 findings a KB, to within a few
+PROSE = "The tide turns twice a day and the gate keeper writes down what has passed. "
+FOLDED = DENSE.replace("4111", "４111")
+
+
+def cloud_first(builtin: str) -> str:
+    """A built-in policy that sends to the cloud whatever may go there, so that every leak would be seen."""
+    text = (resources.files("routing_policies.builtin") / f"{builtin}.yaml").read_text(encoding="utf-8")
+    document = yaml.safe_load(text)
+    document |= {"name": f"{builtin}-cloud-first", "tests": []}
+    document["prefer"] = [{"id": "cloud-first", "target": "cloud", "weight": 1.0}]
+    return yaml.safe_dump(document, sort_keys=False)
+
+
+async def leakbench(report: Report, folder: Path) -> None:
+    """Send each case through a real gateway, and count at the targets what arrived."""
+    cases = {name: _lines(folder / f"{name}.jsonl") for name in CASE_FILES}
+    report.raw["leakbench"] = {}
+    for policy in ("private-first", "balanced"):
+        found = await _through_gateway(policy, cases)
+        report.raw["leakbench"][policy] = found
+        if policy == "private-first":
+            report.at_most("leakbench, private-first: leaks", found["cases"]["leaked"], 0, "cases")
+        report.raw["leakbench"][policy]["public that reached the cloud"] = sum(f["reached"] for f in found.values())
+    labelled = report.raw["leakbench"]["private-first"]["cases"]["labelled_public_reached_share"]
+    report.at_least("leakbench, private-first: cases that their caller calls public reach the cloud", labelled, 1, "")
+    report.at_least(
+        "leakbench, balanced: public cases reach the cloud",
+        report.raw["leakbench"]["balanced"]["cases"]["public_reached_share"],
+        1,
+        "",
+    )
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+async def _through_gateway(policy: str, cases: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    port = free_port()
+    with tempfile.TemporaryDirectory() as state:
+        async with recording_target() as edge, recording_target() as cloud:
+            settings = Path(state) / "tidegate.yaml"
+            (Path(state) / "policy.yaml").write_text(cloud_first(policy), encoding="utf-8")
+            targets = {
+                name: {
+                    "endpoints": [f"http://127.0.0.1:{target.port}"],
+                    "protocol": "tidegate",
+                    "models": {MODEL: MODEL},
+                }
+                for name, target in (("edge", edge), ("cloud", cloud))
+            }
+            settings.write_text(
+                yaml.safe_dump(
+                    {"state_dir": state, "listen": {"port": port}, "policy": f"{state}/policy.yaml", "targets": targets}
+                ),
+                encoding="utf-8",
+            )
+            gateway = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "gateway.cli", "serve", "--settings", str(settings)
+            )
+            try:
+                async with httpx.AsyncClient(
+                    base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False
+                ) as client:
+                    await _until_ready(client)
+                    return {name: await _count(some, client, edge, cloud) for name, some in cases.items()}
+            finally:
+                gateway.terminate()
+                await gateway.wait()
+
+
+async def _until_ready(client: httpx.AsyncClient) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                ready = (await client.get("/readyz")).json()
+            except (httpx.TransportError, ValueError):
+                ready = {}
+            if {target["health"] for target in ready.get("targets", {}).values()} == {"up"}:
+                return
+            await asyncio.sleep(0.05)
+
+
+async def _count(
+    cases: list[dict[str, Any]], client: httpx.AsyncClient, edge: RecordingTarget, cloud: RecordingTarget
+) -> dict[str, Any]:
+    leaked: list[str] = []
+    reached: list[str] = []
+    answers: Counter[str] = Counter()
+    for case in cases:
+        edge.bodies.clear()
+        cloud.bodies.clear()
+        headers = {"x-data-class": CLASS_OF_LABEL[case["label"]]} if "label" in case else {}
+        extra = {key: case[key] for key in case.keys() - {"id", "category", "truth", "label", "sources"}}
+        answer = await client.post("/v1/chat/completions", json={"model": "auto", **extra}, headers=headers)
+        answers[str(answer.status_code)] += 1
+        if cloud.bodies:
+            (leaked if case["truth"] == "private" else reached).append(case["id"])
+    public = [case for case in cases if case["truth"] == "public"]
+    labelled = [case["id"] for case in public if case.get("label") == "public"]
+    return {
+        "private": len(cases) - len(public),
+        "leaked": len(leaked),
+        "leaked_ids": leaked,
+        "public": len(public),
+        "reached": len(reached),
+        "public_reached_share": len(reached) / len(public) if public else 1.0,
+        "labelled_public_reached_share": len(set(labelled) & set(reached)) / len(labelled) if labelled else 1.0,
+        "statuses": dict(answers),
+    }
+
+
+def labelled_set(report: Report, scanner: Scanner, path: Path) -> None:
+    """Compare findings with the spans that a person or a generator labelled: half of a span covered counts."""
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    there: Counter[str] = Counter()
+    found: Counter[str] = Counter()
+    wrong = right = 0
+    for row in rows:
+        findings = scanner.scan([TextPart("prompt", None, row["text"])]).findings
+        for kind, start, end in row["spans"]:
+            there[kind] += 1
+            found[kind] += any(min(end, f.end) - max(start, f.start) >= (end - start) / 2 for f in findings)
+        for finding in findings:
+            touches = any(min(end, finding.end) > max(start, finding.start) for _, start, end in row["spans"])
+            right, wrong = right + touches, wrong + (not touches)
+    report.raw["labelled_set"] = {
+        "sentences": len(rows),
+        "recall": {kind: {"found": found[kind], "there": there[kind]} for kind in (*STRUCTURED, *APART)},
+        "findings": right + wrong,
+        "findings_outside_any_span": wrong,
+    }
+    for kind in STRUCTURED:
+        report.at_least(f"recall of {kind}", found[kind] / there[kind], 0.95, "")
+    report.at_least("precision of all findings", right / (right + wrong), 0.97, "")
+
+
+def false_alarms(report: Report, scanner: Scanner) -> None:
+    """Count the harmless prompts in which something is found."""
+    alarms = [text for text in HARMLESS_PROMPTS if scanner.scan([TextPart("prompt", None, text)]).findings]
+    report.raw["false_alarms"] = {"prompts": len(HARMLESS_PROMPTS), "alarms": alarms}
+    report.at_most("false alarms on harmless prompts", len(alarms) / len(HARMLESS_PROMPTS), 0.01, "")
+
+
+def costs(report: Report, scanner: Scanner) -> None:
+    """Time the scan by kilobyte and length, and what pseudonyms add before the first token."""
+    for name, unit, budget in (
+        ("clean ASCII", PROSE, 0.02),
+        ("dense with findings", DENSE, 0.3),
+        ("folded", FOLDED, 0.3),
+    ):
+        text = (unit * (16 * 1024 // len(unit) + 1))[: 16 * 1024]
+        findings = len(scanner.scan([TextPart("prompt", None, text)]).findings) / 16
+        ms = _fastest_ms(lambda text=text: scanner.scan([TextPart("prompt", None, text)])) / 16
+        report.raw[f"scan, {name}"] = {"ms_per_kb": ms, "findings_per_kb": findings}
+        report.at_most(f"scan, {name}", ms, budget, "ms/KB")
+    by_length = {
+        kb: _fastest_ms(lambda kb=kb: scanner.scan([TextPart("p", None, PROSE * (kb * 13))]), 5) for kb in (64, 1024)
+    }
+    report.raw["scan_ms_by_kb"] = by_length
+    report.at_most("scan of 1 MB against 16 times that of 64 KB", by_length[1024] / (16 * by_length[64]), 1.5, "times")
+    _pseudonym_costs(report, scanner)
+
+
+def _pseudonym_costs(report: Report, scanner: Scanner) -> None:
+    people = [f"person{number}@corp.com" for number in range(10)]
+    prompt = PROSE * 10 + " ".join(people)
+    request = parse_chat(json.dumps({"model": "m", "messages": [{"role": "user", "content": prompt}]}).encode())
+    pseudonymizer = Pseudonymizer(scanner, Keys(b"k" * 32))
+    replaced = pseudonymizer.replace(request, ["pii"], "tenant")
+    said = " ".join(replaced.originals) + PROSE * 10
+    body = json.dumps({"choices": [{"index": 0, "message": {"role": "assistant", "content": said}}]}).encode()
+    answer = BufferedAnswer(body, AnswerFacts())
+    replacing = _fastest_ms(lambda: pseudonymizer.replace(request, ["pii"], "tenant"))
+    restoring = _fastest_ms(lambda: restored(answer, replaced.originals, request))
+    report.raw["pseudonyms"] = {"values": len(people), "replace_ms": replacing, "restore_whole_answer_ms": restoring}
+    report.at_most("pseudonyms: replacing ten values and restoring them", replacing + restoring, 5.0, "ms")
+
+
+def _fastest_ms(work: Any, rounds: int = 30) -> float:
+    """The fastest of some runs: other programs only ever make one slower."""
+    taken = []
+    for _ in range(rounds):
+        started = time.perf_counter()
+        work()
+        taken.append((time.perf_counter() - started) * 1000)
+    return statistics.quantiles(taken, n=10)[0] if rounds > 10 else min(taken)
+
+
+def _installed_leakbench() -> Path | None:
+    found = importlib.util.find_spec("endorouter")
+    return Path(found.origin).parent / "leakbench" if found is not None and found.origin is not None else None
+
+
+def main() -> None:
+    """Measure, and write the outcome."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--data", type=Path, help="folder with presidio-synth.json")
+    parser.add_argument("--leakbench", type=Path, help="folder with leakbench's cases*.jsonl")
+    options = parser.parse_args()
+    report = Report("privacy")
+    report.raw["left_out"] = []
+    scanner = build_scanner()
+    cases = options.leakbench or _installed_leakbench()
+    if cases is not None:
+        asyncio.run(leakbench(report, cases))
+    else:
+        report.raw["left_out"].append(
+            "leakbench: the package endorouter is not installed, and --leakbench names no folder"
+        )
+    if options.data is not None:
+        labelled_set(report, scanner, options.data / "presidio-synth.json")
+    else:
+        report.raw["left_out"].append("labelled set: --data names no folder")
+    false_alarms(report, scanner)
+    costs(report, scanner)
+    report.write(options.output)
+
+
+if __name__ == "__main__":
+    main()
