@@ -40,7 +40,6 @@ def _cards_within(run: Candidate) -> Iterator[Candidate]:
     groups = [match.span() for match in _DIGITS.finditer(run.buffer, max(run.start, run.text_start), run.end)]
     marks = [b"", *(run.buffer[a[1] : b[0]] for a, b in pairwise(groups)), b""]
     lengths = [end - start for start, end in groups]
-    is_named = run.follows(_CARD_WORDS)
     for first, length in enumerate(lengths):
         sizes = [1] if _SHORTEST <= length <= _LONGEST else []
         if length == _PRINTED_FIRST:
@@ -54,7 +53,7 @@ def _cards_within(run: Candidate) -> Iterator[Candidate]:
             sizes.append(len(lengths))
         if marks[first] != marks[first + 1]:
             row = _row(lengths, marks, first)
-            if len(row) > 1 and _may_be_one_number(row, is_named):
+            if len(row) > 1 and _may_be_one_number(row, run):
                 sizes.append(len(row))
         for size in sizes:
             yield run._replace(start=groups[first][0], end=groups[first + size - 1][1])
@@ -76,11 +75,11 @@ def _row(lengths: Sequence[int], marks: Sequence[bytes], first: int) -> Sequence
     return lengths[first:end]
 
 
-def _may_be_one_number(lengths: Sequence[int], is_named: bool) -> bool:
+def _may_be_one_number(lengths: Sequence[int], run: Candidate) -> bool:
     if not _SHORTEST <= sum(lengths) <= _LONGEST:
         return False
     has_thousands = lengths[0] <= 3 and set(lengths[1:]) == {3}
-    return _is_card_like(lengths) or (is_named and not has_thousands)
+    return _is_card_like(lengths) or (not has_thousands and run.follows(_CARD_WORDS))
 
 
 def _is_card_like(lengths: Sequence[int]) -> bool:

@@ -40,6 +40,20 @@ def test_a_value_is_found_wherever_it_is_cut(kind: str, value: str) -> None:
         assert kind in [k for k, _ in found(text(f"It is {first}", f"{second} and no more"))], (first, second)
 
 
+@pytest.mark.parametrize(
+    ("kind", "pieces"),
+    [
+        ("card", ["card 4111 1111 ", "1111 1111"]),
+        ("card", ["4111 ", "1111 ", "1111 ", "1111"]),
+        ("card", list("4111111111111111")),
+        ("email", ["jane", ".roe", " ", "@gm", "ail.com"]),
+        ("us_ssn", ["my ssn", "536904399"]),
+    ],
+)
+def test_a_value_is_found_however_many_parts_it_is_cut_into(kind: str, pieces: list[str]) -> None:
+    assert kind in [k for k, _ in found(text(*pieces))]
+
+
 def test_a_cut_value_stands_where_no_token_can_take_its_place() -> None:
     ((_, path),) = found("pay with 4111 1111", "1111 1111 please")
     assert path == "messages[0].content+"
@@ -49,6 +63,9 @@ def test_a_cut_value_stands_where_no_token_can_take_its_place() -> None:
 def test_a_value_that_is_whole_in_its_part_is_found_once() -> None:
     assert found("mail jane.doe@corp.com", "ok then") == [("email", "messages[0].content")]
     assert found("pay", "4111 1111 1111 1111") == [("card", "messages[1].content")]
+    assert [path for _, path in found(text("see 5", "ok", "jane@corp.com"))] == ["messages[0].content[2].text"]
+    assert [path for _, path in found("my ssn", "SSN 536904399")] == ["messages[1].content"]
+    assert found("see 5", "x" * 40 + " 4111111111111111 1") == [("card", "messages[1].content")]
     assert found(text("jane.doe@corp.com", "4111 1111 1111 1111")) == [
         ("email", "messages[0].content[0].text"),
         ("card", "messages[0].content[1].text"),

@@ -169,5 +169,5 @@ def test_half_a_surrogate_pair_can_be_counted_wherever_it_stands() -> None:
     tool = {"type": "function", "function": {"name": "f", "description": "\ud800", "parameters": {"\udfff": "\udc00"}}}
     raw = json.dumps({"model": "m", "messages": [{"role": "user", "content": "a\ud800"}], "tools": [tool]}).encode()
     found = parse_chat(raw)
-    measured = measure(found, tuple(found.text_parts()), UNKNOWN)
-    assert exact(found, measured, BytePerToken()).tokens.likely > 0
+    parts = tuple(found.text_parts())
+    assert exact(found, parts, measure(found, parts, UNKNOWN), BytePerToken()).tokens.likely > 0
