@@ -23,6 +23,7 @@ _TERM = re.compile(
     r"(?i)(?:base|sha|md|aes|utf|rs|hs|es|ed|rsa|argon|pbkdf|oauth|x|http|ipv|tls|v)[-_]?\d{1,5}\w{0,8}|"
     r"string|text|boolean|integer|number|null|none|true|false|required|optional|undefined"
 )
+_SIGNS = frozenset("!@#$%^&*()+=~?")
 _NAME = re.compile(r"[A-Za-z_.]+")
 _RUN = re.compile(r"[A-Za-z0-9]{8,}")
 _LETTERS_AND_DIGITS = re.compile(r"(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])")
@@ -66,6 +67,12 @@ def _is_assigned_key(candidate: Candidate) -> bool:
     """Accept a value with a run in it that is no word: `my-app-secret-2` and `src/v2/index` are names."""
     value = candidate.value
     return _could_be_real(value) and _entropy(value) >= 3.0 and any(map(_LETTERS_AND_DIGITS.match, _RUN.findall(value)))
+
+
+def _is_quoted_key(candidate: Candidate) -> bool:
+    """Accept a value with signs in it that names, paths and placeholders do not have."""
+    value = candidate.value
+    return _could_be_real(value) and _entropy(value) > 3.5 and len(_SIGNS.intersection(value)) > 1
 
 
 def _is_assigned_password(candidate: Candidate) -> bool:
@@ -138,6 +145,12 @@ SECRETS: tuple[Detector, ...] = (
         "secret",
         rf"(?i)(?:\b|_)(?:{_NAMES_OF_KEYS}){_ASSIGNED}(?:bearer )?([A-Za-z0-9_./+=-]{{16,255}})",
         _is_assigned_key,
+    ),
+    Detector(
+        "api_key",
+        "secret",
+        rf"(?i)(?:\b|_)(?:{_NAMES_OF_KEYS})[ \t]{{0,4}}(?::=|=>|[:=])[ \t]{{0,4}}[\"']([!#-&(-~]{{16,128}})[\"']",
+        _is_quoted_key,
     ),
     # As environments name what no list of vendors holds: `NIMBUS_KEY=...`.
     Detector(

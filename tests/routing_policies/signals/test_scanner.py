@@ -112,6 +112,7 @@ MUST_BE_FOUND = [
     ("bearer_token", "secret", "Authorization: Bearer 9f86d081884c7d65", "9f86d081884c7d65"),
     ("api_key", "secret", "api key is 123e4567-e89b-12d3-a456-426614174000", "123e4567-e89b-12d3-a456-426614174000"),
     ("api_key", "secret", "NIMBUS_KEY=nmb_sk_R7tY3wB6zq4f9KxP2m", "nmb_sk_R7tY3wB6zq4f9KxP2m"),
+    ("api_key", "secret", "SECRET_KEY = 'q8$z!w3@e#r5^t7&y9*u1(i2)o4'", "q8$z!w3@e#r5^t7&y9*u1(i2)o4"),
     ("password", "secret", "密码：hunter2!", "hunter2!"),
     ("password", "secret", "パスワードは Tr0ub4dor&3", "Tr0ub4dor&3"),
     ("url_password", "secret", "postgres://app:kd93kdk2@db.internal/x", "kd93kdk2"),
