@@ -1,4 +1,4 @@
-"""The wiring of the gateway, on one screen."""
+"""The wiring of the gateway."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import functools
 import random
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -25,6 +25,7 @@ from gateway.api.framework_faults import install_fault_handlers
 from gateway.api.health import LiveEndpoint, ReadyEndpoint
 from gateway.api.inference import InferenceEndpoint
 from gateway.api.models import ModelsEndpoint
+from gateway.api.openapi import OpenApiEndpoint
 from gateway.dispatch.dispatcher import Dispatcher
 from gateway.dispatch.outbound import Outbound
 from gateway.egress.pseudonyms import Pseudonymizer
@@ -35,7 +36,7 @@ from gateway.policies import PolicyHolder
 from gateway.records.log import RecordLog
 from gateway.settings import Settings
 from gateway.settle import Settlement
-from gateway.state.keys import Purpose, load_keys
+from gateway.state.keys import Keys, Purpose, load_keys
 from gateway.state.label_store import LabelStore, make_label_file
 from gateway.state.taint import Taints
 from gateway.targets.poller import Poller
@@ -60,6 +61,29 @@ class App:
     targets: Targets
 
 
+@dataclass(frozen=True, slots=True)
+class _Rooms:
+    """What several routes share, and what is open until the end."""
+
+    targets: Targets
+    policies: PolicyHolder
+    taints: Taints
+    records: RecordLog
+    admission: InFlight
+
+    @asynccontextmanager
+    async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
+        polling = asyncio.create_task(Poller(self.targets).run(), name="poller")
+        try:
+            yield
+        finally:
+            polling.cancel()
+            await asyncio.gather(polling, return_exceptions=True)
+            await self.targets.aclose()
+            self.records.close()
+            self.taints.close()
+
+
 def create_app(
     settings: Settings,
     policy: LoadedPolicy,
@@ -82,73 +106,92 @@ def create_app(
     """
     draw = random.Random(secrets.token_bytes(32))  # noqa: S311  # ids and seeds keep no secret
     keys = load_keys(settings.keys_dir, before_the_first=lambda: make_label_file(settings.labels_file))
+    rooms = _Rooms(
+        Targets.from_settings(settings),
+        PolicyHolder(policy),
+        Taints(LabelStore(settings.labels_file, wall=wall), keys),
+        RecordLog.from_settings(settings),
+        InFlight(settings.limits.concurrent_requests),
+    )
+    pipeline = _pipeline(settings, rooms, keys, tracer, clock=clock, new_seed=lambda: draw.getrandbits(63))
+    begin = ExchangeOpener(clock=clock, wall=wall, new_id=lambda: f"req-{draw.getrandbits(96):024x}")
+    posts = _posts(settings, rooms, pipeline, begin, clock)
+    asgi = ServerSpanMiddleware(
+        DirectRoutes(posts, _framework(rooms, posts)),
+        tracer,
+        trust_inbound=settings.telemetry.trust_inbound_trace,
+        quiet_paths=QUIET_PATHS,
+    )
+    return App(asgi, rooms.admission, rooms.targets)
+
+
+def _pipeline(
+    settings: Settings,
+    rooms: _Rooms,
+    keys: Keys,
+    tracer: Tracer,
+    *,
+    clock: Callable[[], float],
+    new_seed: Callable[[], int],
+) -> Pipeline:
+    """Steps 3 to 6 of the way of a request."""
     scanner = build_scanner()
-    targets = Targets.from_settings(settings)
-    taints = Taints(LabelStore(settings.labels_file, wall=wall), keys)
-    policies = PolicyHolder(policy)
-    admission = InFlight(settings.limits.concurrent_requests)
-    records = RecordLog.from_settings(settings)
+    counter, calibration = reference_tokenizer(settings)
     dispatcher = Dispatcher(
-        targets,
+        rooms.targets,
         Outbound(keys.derive(Purpose.CACHE_SALT), Pseudonymizer(scanner, keys), clock=clock),
         settings.timeouts,
         tracer,
         clock=clock,
         max_answer_bytes=settings.limits.answer_bytes,
     )
-    counter, calibration = reference_tokenizer(settings)
-    pipeline = Pipeline(
-        policies,
-        Measurer(scanner, taints, calibration, counter),
-        taints,
-        targets,
-        records,
+    return Pipeline(
+        rooms.policies,
+        Measurer(scanner, rooms.taints, calibration, counter),
+        rooms.taints,
+        rooms.targets,
+        rooms.records,
         dispatcher,
         tracer,
         clock=clock,
-        new_seed=lambda: draw.getrandbits(63),
+        new_seed=new_seed,
     )
-    chat = functools.partial(
+
+
+def _posts(
+    settings: Settings, rooms: _Rooms, pipeline: Pipeline, begin: ExchangeOpener, clock: Callable[[], float]
+) -> dict[str, ASGIApp]:
+    """The routes that take an inference request; they differ in what is done with it."""
+    endpoint = functools.partial(
         InferenceEndpoint,
-        begin=ExchangeOpener(clock=clock, wall=wall, new_id=lambda: f"req-{draw.getrandbits(96):024x}"),
+        begin=begin,
         identity=Identity(settings.auth),
-        admission=admission,
+        admission=rooms.admission,
         read_body=functools.partial(
             read_body, max_bytes=settings.limits.body_bytes, timeout_s=settings.timeouts.body_s
         ),
-        parse=chat_parser(settings.default_model, targets.public_models),
-        settlement=Settlement(targets, records, clock=clock),
+        parse=chat_parser(settings.default_model, rooms.targets.public_models),
+        settlement=Settlement(rooms.targets, rooms.records, clock=clock),
     )
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        polling = asyncio.create_task(Poller(targets).run(), name="poller")
-        try:
-            yield
-        finally:
-            polling.cancel()
-            await asyncio.gather(polling, return_exceptions=True)
-            await targets.aclose()
-            records.close()
-            taints.close()
-
-    # The bundled documentation pages would load scripts from another host, so only the document itself is served.
-    api = FastAPI(title="Tidegate", docs_url=None, redoc_url=None, lifespan=lifespan)
-    install_fault_handlers(api)
-    posts: dict[str, ASGIApp] = {
-        paths.CHAT_COMPLETIONS: chat(Answering(pipeline)),
-        paths.ROUTE_EXPLAIN: chat(Explaining(pipeline)),
+    return {
+        paths.CHAT_COMPLETIONS: endpoint(Answering(pipeline)),
+        paths.ROUTE_EXPLAIN: endpoint(Explaining(pipeline)),
     }
+
+
+def _framework(rooms: _Rooms, posts: Mapping[str, ASGIApp]) -> FastAPI:
+    """All routes within the framework, which answers for other paths and methods too."""
+    # Our own document, and not the bundled pages, which would load scripts from another host.
+    api = FastAPI(title="Tidegate", openapi_url=None, lifespan=rooms.lifespan)
+    install_fault_handlers(api)
     gets: dict[str, ASGIApp] = {
-        paths.MODELS: ModelsEndpoint(targets),
+        paths.MODELS: ModelsEndpoint(rooms.targets),
         paths.LIVE: LiveEndpoint(),
-        paths.READY: ReadyEndpoint(targets, policies, admission),
+        paths.READY: ReadyEndpoint(rooms.targets, rooms.policies, rooms.admission),
+        paths.OPENAPI: OpenApiEndpoint(),
     }
     api.router.routes += [
         *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()),
         *(Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()),
     ]
-    asgi = ServerSpanMiddleware(
-        DirectRoutes(posts, api), tracer, trust_inbound=settings.telemetry.trust_inbound_trace, quiet_paths=QUIET_PATHS
-    )
-    return App(asgi, admission, targets)
+    return api

@@ -1,0 +1,201 @@
+"""The OpenAPI document of the public routes: what is served under `/openapi.json`.
+
+It is written by hand, since the inference routes stand beside the framework, and a test holds it to what they do. Of
+OpenAI's own objects it names what Tidegate reads or adds; every other field passes as it is.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import orjson
+from starlette.types import Receive, Scope, Send
+
+from inference_protocol import errors, headers, paths
+from serving.answers import send_json
+
+_LABELS = ["public", "internal", "confidential", "restricted"]
+_NUMBER_OF_MS = {"type": "number", "exclusiveMinimum": 0}
+_SENT_HEADERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    headers.DATA_CLASS: ("Raises the request's privacy class.", {"type": "string", "enum": _LABELS}),
+    headers.DATA_TAGS: ("Tags of the data, separated by commas.", {"type": "string"}),
+    headers.LATENCY_BUDGET_MS: ("Milliseconds until the whole answer is due.", _NUMBER_OF_MS),
+    headers.TTFT_BUDGET_MS: ("Milliseconds until the first content is due.", _NUMBER_OF_MS),
+    headers.REQUEST_ID: ("The caller's own name for the request; kept in its record.", {"type": "string"}),
+}
+_ID_HEADER = {headers.REQUEST_ID: "The request's id here."}
+_DECISION_HEADERS = {
+    **_ID_HEADER,
+    headers.DECISION: "First digits of the digest of all that the decision was made from.",
+    headers.POLICY: "The policy's name and the first digits of its digest.",
+    headers.LABEL: "The request's class, and the kinds of what was found in it.",
+    headers.SCORES: "The request's three scores, 0 to 1.",
+}
+_ANSWER_HEADERS = {
+    **_DECISION_HEADERS,
+    headers.TARGET: "Who answered.",
+    headers.REASON: "Why that one.",
+    headers.SERVER_TIMING: "Milliseconds that each part took.",
+}
+# What a route can fail with beside the classes below these.
+_OF_EVERY_ROUTE = (errors.InternalError,)
+_OF_DECIDING = (
+    errors.InvalidRequest,
+    errors.AuthenticationFailed,
+    errors.Overloaded,
+    errors.Draining,
+    *_OF_EVERY_ROUTE,
+)
+_OF_ANSWERING = (
+    *_OF_DECIDING,
+    errors.PermissionDenied,
+    errors.QuotaExceeded,
+    errors.Unavailable,
+    errors.DeadlineExceeded,
+    errors.UpstreamError,
+)
+
+
+class OpenApiEndpoint:
+    """Serves the document."""
+
+    def __init__(self) -> None:
+        """Write it once."""
+        self._body = orjson.dumps(openapi_document())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with it."""
+        await send_json(send, 200, self._body)
+
+
+def openapi_document() -> dict[str, Any]:
+    """Return the document as plain JSON values."""
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Tidegate",
+            "version": importlib.metadata.version("tidegate"),
+            "description": "One endpoint in front of a model on this machine and a large one elsewhere.",
+        },
+        "paths": {
+            paths.CHAT_COMPLETIONS: {"post": _chat()},
+            paths.ROUTE_EXPLAIN: {"post": _explain()},
+            paths.MODELS: {"get": _get("The public model names, as OpenAI lists them.", "ModelList")},
+            paths.LIVE: {"get": _get("Whether the process turns its loop.", "Status")},
+            paths.READY: {"get": _readiness()},
+        },
+        "components": {"schemas": _schemas(), "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
+        "security": [{"key": []}, {}],
+    }
+
+
+def _chat() -> dict[str, Any]:
+    content = {
+        "application/json": {"schema": _ref("ChatCompletion")},
+        "text/event-stream": {"schema": {"type": "string"}},
+    }
+    answer = {"description": "The answer, streamed where that was asked for.", "content": content}
+    return {
+        **_takes_chat("Have a chat answered by the target that the policy chooses."),
+        "responses": {"200": {**answer, "headers": _headers(_ANSWER_HEADERS)}, **_failures(_OF_ANSWERING)},
+    }
+
+
+def _explain() -> dict[str, Any]:
+    found = _json("Who would answer, why, and what was measured.", "Explanation")
+    return {
+        **_takes_chat("Say what would be decided for a chat request, and send it nowhere."),
+        "responses": {"200": {**found, "headers": _headers(_DECISION_HEADERS)}, **_failures(_OF_DECIDING)},
+    }
+
+
+def _takes_chat(summary: str) -> dict[str, Any]:
+    return {
+        "summary": summary,
+        "parameters": [
+            {"name": name, "in": "header", "description": description, "schema": schema}
+            for name, (description, schema) in _SENT_HEADERS.items()
+        ],
+        "requestBody": {"required": True, "content": {"application/json": {"schema": _ref("ChatRequest")}}},
+    }
+
+
+def _get(summary: str, schema: str) -> dict[str, Any]:
+    return {"summary": summary, "responses": {"200": _json(summary, schema)}}
+
+
+def _readiness() -> dict[str, Any]:
+    found = _get("Whether requests can be answered, and how each target stands.", "Readiness")
+    found["responses"]["503"] = _json("Not yet, or not any more.", "Readiness")
+    return found
+
+
+def _failures(classes: Iterable[type[errors.TidegateError]]) -> dict[str, Any]:
+    """One response a status, with the codes that it may carry."""
+    codes: defaultdict[int, list[str]] = defaultdict(list)
+    wanted = tuple(classes)
+    for each in errors.error_classes():
+        if issubclass(each, wanted):
+            codes[each.http_status].append(each.code)
+    return {
+        str(status): {**_json(f"`code` is one of {', '.join(found)}.", "Error"), "headers": _headers(_ID_HEADER)}
+        for status, found in sorted(codes.items())
+    }
+
+
+def _headers(described: Mapping[str, str]) -> dict[str, Any]:
+    return {name: {"description": words, "schema": {"type": "string"}} for name, words in described.items()}
+
+
+def _json(description: str, schema: str) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": {"schema": _ref(schema)}}}
+
+
+def _ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _object(required: str, **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "required": required.split(), "properties": properties, "additionalProperties": True}
+
+
+_TEXT = {"type": "string"}
+_TEXT_OR_NULL = {"type": ["string", "null"]}
+_TEXTS = {"type": "array", "items": _TEXT}
+_COUNT = {"type": "integer"}
+_MAPPING = {"type": "object"}
+
+
+def _schemas() -> dict[str, Any]:
+    return {
+        "ChatRequest": _object(
+            "model messages",
+            model={"type": "string", "description": "A name that `/v1/models` lists; `auto` is the default one."},
+            messages={"type": "array", "minItems": 1, "items": _object("role", role=_TEXT, content={})},
+            stream={"type": "boolean"},
+            max_tokens=_COUNT,
+            max_completion_tokens=_COUNT,
+        ),
+        "ChatCompletion": _object("choices", choices={"type": "array"}, model=_TEXT, usage=_MAPPING),
+        "Explanation": _explanation(),
+        "ModelList": _object("object data", object=_TEXT, data={"type": "array", "items": _object("id", id=_TEXT)}),
+        "Status": _object("status", status=_TEXT),
+        "Readiness": _object("status policy targets", status=_TEXT, policy=_MAPPING, targets=_MAPPING),
+        "Error": _object("error", error=_error()),
+    }
+
+
+def _explanation() -> dict[str, Any]:
+    mapped = dict.fromkeys("label deadline size scores targets".split(), _MAPPING)
+    said = dict.fromkeys("request_id reason because digest".split(), _TEXT)
+    policy = _object("name digest", name=_TEXT, digest=_TEXT)
+    members = {**said, **mapped, "target": _TEXT_OR_NULL, "order": _TEXTS, "policy": policy}
+    return _object(" ".join(members), **members)
+
+
+def _error() -> dict[str, Any]:
+    said = dict.fromkeys("message type code request_id".split(), _TEXT)
+    return _object("message type param code", **said, param=_TEXT_OR_NULL, details=_MAPPING)
