@@ -49,9 +49,9 @@ def _cards_within(run: Candidate) -> Iterator[Candidate]:
                 if tuple(lengths[first : first + size]) in _PRINTED
                 and _PRINTED_MARKS.issuperset(marks[first + 1 : first + size])
             ]
-        if first == 0 and _stands_alone(lengths, marks):
+        if not sizes and first == 0 and _stands_alone(lengths, marks):
             sizes.append(len(lengths))
-        if marks[first] != marks[first + 1]:
+        if not sizes and marks[first] != marks[first + 1]:
             row = _row(lengths, marks, first)
             if len(row) > 1 and _may_be_one_number(row, run):
                 sizes.append(len(row))
@@ -102,9 +102,13 @@ def _passes_luhn(digits: bytes) -> bool:
 
 def _is_inside_longer_token(candidate: Candidate) -> bool:
     """Letters may be glued to a card, as in `cardno4111...`; beyond them no more digits, as hashes and ids have."""
-    if candidate.is_glued_to_digits() or candidate.is_inside_longer_token():
-        return True
-    return _NUMBER_BEFORE.search(candidate.before) is not None or _NUMBER_AFTER.match(candidate.after) is not None
+    before, after = candidate.before, candidate.after
+    return (
+        candidate.is_glued_to_digits()
+        or candidate.is_inside_longer_token()
+        or (before.endswith(b"_") and _NUMBER_BEFORE.search(before) is not None)
+        or (after.startswith(b"_") and _NUMBER_AFTER.match(after) is not None)
+    )
 
 
 CARD = Detector("card", "pci", rf"[0-9](?:{MARK}{{0,2}}[0-9]){{{_SHORTEST - 1},}}", _is_card, within=_cards_within)
