@@ -105,11 +105,11 @@ def create_app(
         ValueError: A credential or the installation's key cannot be read.
     """
     draw = random.Random(secrets.token_bytes(32))  # noqa: S311  # ids and seeds keep no secret
-    keys = load_keys(settings.keys_dir, before_the_first=lambda: make_label_file(settings.labels_file))
+    keys = load_keys(settings.folder.keys, before_the_first=lambda: make_label_file(settings.folder.labels_file))
     rooms = _Rooms(
         Targets.from_settings(settings),
         PolicyHolder(policy),
-        Taints(LabelStore(settings.labels_file, wall=wall), keys),
+        Taints(LabelStore(settings.folder.labels_file, wall=wall), keys),
         RecordLog.from_settings(settings),
         InFlight(settings.limits.concurrent_requests),
     )

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from gateway.egress.endpoint import Endpoint
+from gateway.state_folder import StateFolder
 from routing_policies.signals.label import DataClass
 from serving.listener import is_loopback
 
@@ -281,40 +282,15 @@ class Settings(_Frozen):
         return self
 
     @property
-    def models_dir(self) -> Path:
-        """Where models lie."""
-        return self.state_dir / "models"
-
-    @property
-    def edge_socket(self) -> Path:
-        """The socket of the edge runtime started here."""
-        return self.state_dir / "run" / "edge.sock"
-
-    @property
-    def traces_dir(self) -> Path:
-        """Where spans are written as lines of OTLP JSON."""
-        return self.state_dir / "traces"
-
-    @property
-    def records_dir(self) -> Path:
-        """Where decision and outcome records are written."""
-        return self.state_dir / "records"
-
-    @property
-    def keys_dir(self) -> Path:
-        """Where the installation's secret lies."""
-        return self.state_dir / "keys"
-
-    @property
-    def labels_file(self) -> Path:
-        """Where the labels of conversations are kept."""
-        return self.state_dir / "state" / "labels.sqlite"
+    def folder(self) -> StateFolder:
+        """Where each thing lies in the state folder."""
+        return StateFolder(self.state_dir)
 
     @property
     def starts_edge(self) -> bool:
         """Whether the target `edge` is the runtime that `tidegate up` starts: it is while it has the default socket."""
         edge = self.targets.get("edge")
-        return edge is not None and edge.endpoints == (f"unix:{self.edge_socket.absolute()}",)
+        return edge is not None and edge.endpoints == (_edge_endpoint(self.folder),)
 
     @property
     def stand_in_port(self) -> int | None:
@@ -329,11 +305,15 @@ class Settings(_Frozen):
         return base.port if base.host == "127.0.0.1" else None
 
 
+def _edge_endpoint(folder: StateFolder) -> str:
+    return f"unix:{folder.edge_socket.absolute()}"
+
+
 def _default_targets(state_dir: Path) -> dict[str, dict[str, Any]]:
     models = {DEFAULT_MODEL: DEFAULT_MODEL}
     return {
         "edge": {
-            "endpoints": [f"unix:{(state_dir / 'run' / 'edge.sock').absolute()}"],
+            "endpoints": [_edge_endpoint(StateFolder(state_dir))],
             "protocol": "tidegate",
             "models": models,
         },

@@ -29,8 +29,6 @@ CATCH_ALLS = {
     "runtime_server/request_boundary.py": "the top handler: the caller gets `internal_error`",
 }
 
-# Longer than a function may be, and why it reads better whole.
-
 CONTAINERS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 STATEFUL = re.compile(
     r"^(list|dict|set|bytearray|deque|defaultdict|OrderedDict|Counter|count|cache|lru_cache|ContextVar|Random"

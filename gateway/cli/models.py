@@ -20,7 +20,7 @@ app = typer.Typer(help="The models on this machine.", no_args_is_help=True)
 @app.command()
 def build(settings_file: SettingsOption = None) -> None:
     """Make the default models; needs the `build` extra, and the network once."""
-    models_dir = settings_or_fail(settings_file).models_dir
+    models_dir = settings_or_fail(settings_file).folder.models
     _become_the_build("default", "--models-dir", str(models_dir))
 
 
@@ -32,7 +32,7 @@ def import_model(
     settings_file: SettingsOption = None,
 ) -> None:
     """Import a GGUF file without loss; needs the `build` extra."""
-    models_dir = settings_or_fail(settings_file).models_dir
+    models_dir = settings_or_fail(settings_file).folder.models
     options = [*([] if name is None else [f"--name={name}"]), *(["--force"] if force else [])]
     _become_the_build("import", *options, "--models-dir", str(models_dir), "--", str(file))
 
@@ -40,7 +40,7 @@ def import_model(
 @app.command(name="list")
 def list_models(as_json: JsonOption = False, settings_file: SettingsOption = None) -> None:
     """List the models that are complete."""
-    models_dir = settings_or_fail(settings_file).models_dir
+    models_dir = settings_or_fail(settings_file).folder.models
     manifests = [orjson.loads(path.read_bytes()) for path in sorted(models_dir.glob("*/manifest.json"))]
     if as_json:
         typer.echo(orjson.dumps(manifests, option=orjson.OPT_INDENT_2).decode())

@@ -13,9 +13,9 @@ def edge_argv(settings: Settings) -> list[str]:
     own = settings.edge
     argv = [
         *(sys.executable, "-m", "edge_runtime"),
-        *("--model-dir", str(settings.models_dir / own.model)),
+        *("--model-dir", str(settings.folder.models / own.model)),
         *("--model-name", _served(settings, "edge")),
-        *("--socket", str(settings.edge_socket)),
+        *("--socket", str(settings.folder.edge_socket)),
         *("--slots", str(own.slots)),
         *("--context", str(own.context)),
         *("--waiting-limit", str(own.waiting_limit)),
@@ -29,7 +29,7 @@ def cloud_argv(settings: Settings, port: int) -> list[str]:
     own = settings.cloud
     return [
         *(sys.executable, "-m", "cloud_runtime"),
-        *("--model-dir", str(settings.models_dir / own.model)),
+        *("--model-dir", str(settings.folder.models / own.model)),
         *("--model-name", _served(settings, "cloud")),
         *("--host", "127.0.0.1", "--port", str(port)),
         *("--waiting-limit", str(own.waiting_limit)),
@@ -49,7 +49,7 @@ def _served(settings: Settings, target: str) -> str:
 
 
 def _common(settings: Settings) -> list[str]:
-    argv = ["--trace-dir", str(settings.traces_dir), "--drain-timeout-s", f"{settings.timeouts.drain_s:g}"]
+    argv = ["--trace-dir", str(settings.folder.traces), "--drain-timeout-s", f"{settings.timeouts.drain_s:g}"]
     if settings.telemetry.otlp_endpoint is not None:
         argv += ["--otlp-endpoint", settings.telemetry.otlp_endpoint]
     return argv

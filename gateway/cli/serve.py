@@ -27,7 +27,7 @@ def serve(settings_file: SettingsOption = None) -> None:
         fail(str(exc))
     tracing = TelemetrySettings(
         "gateway",
-        settings.traces_dir,
+        settings.folder.traces,
         settings.telemetry.otlp_endpoint,
         sample_ratio=settings.telemetry.sample_ratio,
     )

@@ -16,6 +16,7 @@ from rich.text import Text
 from gateway.cli.options import JsonOption, SettingsOption, fail, settings_or_fail
 from gateway.cli.trace_search import FoundRequest, find_settled
 from gateway.cli.waterfall import Row, bar, waterfall
+from gateway.state_folder import StateFolder
 from inference_protocol import telemetry_names as names
 
 _WAIT_S = 3.0
@@ -57,7 +58,7 @@ def trace(
 
 def _nothing_found(folder: Path, request_id: str | None) -> str:
     elsewhere = "If the gateway runs with another state folder, name it with --state-dir or TIDEGATE_STATE_DIR."
-    if request_id is None or not (folder / "records").is_dir():
+    if request_id is None or not StateFolder(folder).records.is_dir():
         return f"No request is recorded under {folder}. {elsewhere}"
     return (
         f"Nothing under {folder} goes by the id {request_id!r}: look at the answer's x-request-id header. "

@@ -13,6 +13,7 @@ from opentelemetry.trace import SpanKind
 
 from gateway.cli.waterfall import of_request
 from gateway.records.reader import last_record, read_records
+from gateway.state_folder import StateFolder
 from inference_protocol import telemetry_names as names
 from observability.span_reader import StoredSpan, read_spans
 
@@ -73,8 +74,9 @@ def find_request(state_dir: Path, wanted: str | None) -> FoundRequest | None:
         wanted: Our request id, the caller's own, our trace id, or the caller's trace id that ours links to. Where
             several requests go by it, the newest. `None` for the newest of all.
     """
-    records = _records_of(state_dir / "records", wanted)
-    traces = state_dir / "traces"
+    folder = StateFolder(state_dir)
+    records = _records_of(folder.records, wanted)
+    traces = folder.traces
     if records:
         newest = records[-1]
         request_id, trace_id = newest["request_id"], newest["trace_id"]

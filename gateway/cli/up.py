@@ -35,10 +35,10 @@ def up(settings_file: SettingsOption = None) -> None:
     refuse_missing_credentials(settings)
     wanted = [settings.edge.model] if settings.starts_edge else []
     wanted += [settings.cloud.model] if settings.stand_in_port is not None else []
-    missing = [name for name in wanted if not (settings.models_dir / name / "manifest.json").is_file()]
+    missing = [name for name in wanted if not (settings.folder.models / name / "manifest.json").is_file()]
     if missing:
         fail(
-            f"There is no model {' and no model '.join(missing)} in {settings.models_dir}. "
+            f"There is no model {' and no model '.join(missing)} in {settings.folder.models}. "
             "Build the default models with `tidegate models build`."
         )
     _refuse_taken_ports(settings)
@@ -61,7 +61,7 @@ def _refuse_taken_ports(settings: Settings) -> None:
 async def _run(settings: Settings, settings_file: Path | None, console: Console) -> int:
     url = base_url(None, settings_file)
     children, programs = _children(settings, settings_file, url)
-    bearings = banner.Bearings(url, settings.default_model, programs, settings.records_dir, settings.traces_dir)
+    bearings = banner.Bearings(url, settings.default_model, programs, settings.folder.records, settings.folder.traces)
     console.print(banner.starting(bearings), soft_wrap=True)
     lines = MarkedLines(console, [child.name for child in children])
     supervisor = Supervisor(children, lines.say, patience=Patience(drain_s=settings.timeouts.drain_s + 5.0))
@@ -80,9 +80,9 @@ def _children(
     children: list[ChildSpec] = []
     programs: list[tuple[str, str]] = []
     if settings.starts_edge:
-        lives = _answers(f"http://edge{paths.LIVE}", socket_path=str(settings.edge_socket))
+        lives = _answers(f"http://edge{paths.LIVE}", socket_path=str(settings.folder.edge_socket))
         children.append(ChildSpec("edge", tuple(edge_argv(settings)), environment, lives))
-        programs.append(("edge", f"{settings.edge.model} on ONNX Runtime, {settings.edge_socket}"))
+        programs.append(("edge", f"{settings.edge.model} on ONNX Runtime, {settings.folder.edge_socket}"))
     port = settings.stand_in_port
     if port is not None:
         lives = _answers(f"http://127.0.0.1:{port}{paths.LIVE}")

@@ -51,7 +51,7 @@ class RecordLog:
             OSError: It cannot be opened.
         """
         own = settings.records
-        return cls(settings.records_dir, durability=own.durability, max_bytes=own.max_bytes, files=own.files)
+        return cls(settings.folder.records, durability=own.durability, max_bytes=own.max_bytes, files=own.files)
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Append one record. Costs tens of microseconds and does not wait for the disk.

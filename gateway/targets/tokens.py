@@ -22,7 +22,7 @@ class FileTokenCounter:
 
 def reference_tokenizer(settings: Settings) -> tuple[TokenCounter | None, Calibration]:
     """Return a counter, or `None` where the edge model is not here, and what texts usually come to."""
-    path = settings.models_dir / settings.edge.model / "tokenizer.json"
+    path = settings.folder.models / settings.edge.model / "tokenizer.json"
     if not path.is_file():
         return None, Calibration.unknown()
     counter = FileTokenCounter(Tokenizer.from_file(str(path)))

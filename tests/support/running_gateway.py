@@ -65,7 +65,7 @@ async def running_gateway(
     settings: Settings, policy: LoadedPolicy | None = None, telemetry: TelemetrySettings | None = None
 ) -> AsyncIterator[RunningGateway]:
     """Serve until the block ends."""
-    spans: Telemetry = set_up(telemetry or TelemetrySettings("gateway", settings.traces_dir, None))
+    spans: Telemetry = set_up(telemetry or TelemetrySettings("gateway", settings.folder.traces, None))
     app = create_app(settings, policy or load_policy(settings.policy), spans.tracer)
     server = uvicorn.Server(uvicorn.Config(app.asgi, log_level="warning", access_log=False, lifespan="on"))
     sock = socket.create_server(("127.0.0.1", 0))

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, StatusCode, Tracer, format_trace_id
 
+from gateway.answer import AnswerFacts
+from gateway.exchange import Attempt, Decided, Exchange
+from gateway.identity import LOCAL
+from gateway.records.builders import decision_record, outcome_record
 from gateway.records.log import RecordLog
+from inference_protocol import paths
+from inference_protocol.openai_chat import parse_chat
+from inference_protocol.openai_stream import Usage
+from inference_protocol.outcome import Outcome
 from observability import Telemetry, TelemetrySettings, child, set_up
+from routing_policies.policy.loader import load_policy
+from routing_policies.signals.deadline import Deadline
+from routing_policies.signals.label import Component, DataClass, Label
+from routing_policies.signals.size import Size, TokenInterval
+from routing_policies.snapshot import Capabilities, Health, Prediction, Snapshot, TargetSnapshot
+from routing_policies.verdict import Eligible, Exclusion, ExclusionKind, Scores, Terms
+from routing_policies.view import RequestView
+from tests.support.verdicts import verdict_for
 
 REQUEST_ID = "req-5f2b8c0d9e1a4b7c63d2f011"
 CLIENT_ID = "shop-4711"
@@ -96,49 +112,59 @@ def write_traced_request(state_dir: Path, request_id: str = REQUEST_ID, age_s: f
     programs.flush()
     trace_id = format_trace_id(server.get_span_context().trace_id)
     log = RecordLog(state_dir / "records", durability="process", max_bytes=1 << 20, files=2)
-    for record in _records(request_id, trace_id, t0 / 1e9):
-        log.write(record)
+    exchange = _exchange(request_id, server, t0 / 1e9)
+    log.write(decision_record(exchange))
+    log.write(outcome_record(exchange, 0.3124))
     log.close()
     return trace_id
 
 
-def _records(request_id: str, trace_id: str, began_s: float) -> list[dict[str, Any]]:
-    ids = {"request_id": request_id, "client_request_id": CLIENT_ID, "trace_id": trace_id, "tenant": "local"}
-    terms = {"deadline": 0.9, "exposure": 0.5, "fit": 0.9, "cost": 0.5, "energy": 0.5, "quality": 1.0}
-    return [
-        {
-            "kind": "decision",
-            "time": datetime.fromtimestamp(began_s, UTC).isoformat(timespec="milliseconds"),
-            **ids,
-            "stream": True,
-            "label": {"class": "internal", "tags": ["pii"], "findings": {"email": 2}},
-            "budget": {"total_ms": 1500.0, "ttft_ms": None},
-            "policy": {"name": "balanced", "digest": "3fa9c1d2" * 8},
-            "eligible": [{"target": "cloud", "transform": "none"}, {"target": "edge", "transform": "none"}],
-            "excluded": {
-                "gpu-pool": {"kind": "constraint", "rule": "eu-only", "detail": "does not meet the requirement"}
-            },
-            "reason": "highest-score",
-            "scores": {"latency": 0.31, "privacy": 0.33, "size": 0.04},
-            "predictions": {
-                "cloud": {"ttft_ms": 95.0, "total_ms": 210.0},
-                "edge": {"ttft_ms": 110.0, "total_ms": 290.0},
-                "gpu-pool": None,
-            },
-            "terms": {"cloud": {**terms, "score": 0.81}, "edge": {**terms, "score": 0.74}},
-        },
-        {
-            "kind": "outcome",
-            "time": datetime.fromtimestamp(began_s + 0.3124, UTC).isoformat(timespec="milliseconds"),
-            **ids,
-            "outcome": "ok",
-            "error": None,
-            "target": "edge",
-            "duration_ms": 312.4,
-            "tokens": {"input": 37, "cached": 12, "output": 18},
-            "attempts": [
-                {"target": "cloud", "outcome": "upstream_cut", "first_content_ms": None, "duration_ms": 40.4},
-                {"target": "edge", "outcome": "ok", "first_content_ms": 107.2, "duration_ms": 270.3},
-            ],
-        },
-    ]
+def _exchange(request_id: str, span: Span, began_s: float) -> Exchange:
+    """The request as the gateway holds it at its end; its monotonic clock began with it."""
+    exchange = Exchange(request_id, CLIENT_ID, paths.CHAT_COMPLETIONS, 0.0, began_s, span, lambda: 0.3124, LOCAL)
+    exchange.decision = _decided()
+    cut = Attempt("cloud", 0.0009, span, in_flight=1)
+    cut.end(0.0413, Outcome.UPSTREAM_CUT, "upstream_cut")
+    facts = AnswerFacts()
+    facts.finish_reason, facts.usage = "stop", Usage(prompt_tokens=37, completion_tokens=18, cached_tokens=12)
+    answered = Attempt("edge", 0.0416, span, in_flight=1, first_content_at=0.1488, facts=facts)
+    answered.end(0.3119, Outcome.OK)
+    exchange.attempts += [cut, answered]
+    exchange.committed_at, exchange.outcome = 0.1494, Outcome.OK
+    return exchange
+
+
+def _decided() -> Decided:
+    label = Label(DataClass.PUBLIC, findings=Component(DataClass.INTERNAL, frozenset({"pii"})), counts={"email": 2})
+    request = parse_chat(b'{"model": "m", "messages": [{"role": "user", "content": "x"}]}')
+    view = RequestView(
+        task=request.task,
+        model=request.model,
+        stream=True,
+        needs=request.needs,
+        label=label,
+        deadline=Deadline(received_at=0.0, total_at=1.5),
+        size=Size(TokenInterval(30, 37, 80), body_bytes=180, parts={"text": 1}),
+        output_cap=64,
+    )
+    policy = load_policy("balanced")
+    verdict = replace(
+        verdict_for(policy, label, (Eligible("cloud"), Eligible("edge"))),
+        excluded={"gpu-pool": Exclusion(ExclusionKind.CONSTRAINT, "does not meet the requirement", "eu-only")},
+        scores=Scores(latency=0.31, privacy=0.33, size=0.04),
+        terms={"cloud": _terms(0.81), "edge": _terms(0.74)},
+    )
+    targets = {
+        "cloud": _target("cloud", Prediction(95.0, 210.0, 0.2, 0.4, 18.0, (95.0, 210.0))),
+        "edge": _target("edge", Prediction(110.0, 290.0, 0.2, 0.4, 18.0, (110.0, 290.0))),
+        "gpu-pool": _target("gpu-pool", None),
+    }
+    return Decided(request, view, policy, Snapshot(targets, now=0.0006), verdict)
+
+
+def _terms(score: float) -> Terms:
+    return Terms(0.9, 0.5, 0.9, 0.5, 0.5, 1.0, preferred=0.0, score=score)
+
+
+def _target(name: str, prediction: Prediction | None) -> TargetSnapshot:
+    return TargetSnapshot(name, Health.UP, Capabilities("m", window=2048), prediction=prediction)

@@ -1,0 +1,47 @@
+"""The state folder: what this installation keeps on disk, and where in it each thing lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class StateFolder:
+    """Places in a state folder.
+
+    Attributes:
+        root: The folder itself, its owner's alone.
+    """
+
+    root: Path
+
+    @property
+    def models(self) -> Path:
+        """One folder a model."""
+        return self.root / "models"
+
+    @property
+    def edge_socket(self) -> Path:
+        """The socket of the edge runtime that is started here."""
+        return self.root / "run" / "edge.sock"
+
+    @property
+    def traces(self) -> Path:
+        """Spans as lines of OTLP JSON, one file a program."""
+        return self.root / "traces"
+
+    @property
+    def records(self) -> Path:
+        """Decision and outcome records."""
+        return self.root / "records"
+
+    @property
+    def keys(self) -> Path:
+        """The installation's secret."""
+        return self.root / "keys"
+
+    @property
+    def labels_file(self) -> Path:
+        """Labels of conversations."""
+        return self.root / "state" / "labels.sqlite"
