@@ -36,7 +36,7 @@ def rate_targets(
         share = size_share(view.size, budget, snapshot.targets[name])
         known = {
             "deadline": _deadline(budget, predictions[name]),
-            "exposure": _exposure(promise, label_as_sent(promise, view.label, policy.label_rules).level),
+            "exposure": _exposure(promise, view, policy),
             "fit": None if share is None else 1.0 - share,
             "cost": costs[name],
             "energy": energies[name],
@@ -64,10 +64,11 @@ def _deadline(budget: Budget, prediction: Prediction | None) -> float | None:
     return None if prediction is None else budget.probability(prediction)
 
 
-def _exposure(promise: Target, level: DataClass) -> float:
-    if promise.on_device or level == DataClass.PUBLIC:
+def _exposure(promise: Target, view: RequestView, policy: LoadedPolicy) -> float:
+    if promise.on_device:
         return 1.0
-    return 1.0 - level / promise.clearance
+    level = label_as_sent(promise, view.label, policy.label_rules).level
+    return 1.0 if level == DataClass.PUBLIC else 1.0 - level / promise.clearance
 
 
 def price_of(promise: Target, view: RequestView, prediction: Prediction | None) -> float | None:

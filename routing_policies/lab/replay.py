@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
@@ -22,6 +22,11 @@ from routing_policies.view import RequestView, Tenant
 
 ABLE = Capabilities("any", tools=True, json_schema=True, images=True, audio=True, logprobs=True, max_n=1 << 16)
 
+_LATER = frozenset({"needs", "residency", "targets"})
+"""What the first records did not hold."""
+
+_TASKS: Mapping[str, Task] = {task.value: task for task in Task}
+
 T = TypeVar("T")
 States = Mapping[str, tuple[Health, Capabilities]]
 
@@ -30,8 +35,7 @@ class UnreadableRecord(ValueError):
     """A record is not a decision's, or is damaged."""
 
 
-@dataclass(frozen=True, slots=True)
-class Replayed:
+class Replayed(NamedTuple):
     """What a decision was made on, and how it went.
 
     Attributes:
@@ -69,7 +73,7 @@ class Replayer:
         states = self._states(record)
         tenant = (record["tenant"], record.get("roles", ()), record.get("residency", ""))
         view = RequestView(
-            task=Task(record["task"]),
+            task=_TASKS[record["task"]],
             model=record["model"],
             stream=record["stream"],
             needs=self._same("needs", record.get("needs", {}), _needs),
@@ -81,16 +85,16 @@ class Replayer:
             tenant=self._same("tenant", tenant, _tenant),
         )
         targets = {
-            name: TargetSnapshot(name, health, can, prediction=_prediction(predictions.get(name)))
+            name: TargetSnapshot(name, health, can, None, _prediction(predictions.get(name)))
             for name, (health, can) in states.items()
         }
         now = record.get("decided_after_ms", 0.0) / 1000.0
         return Replayed(
             view=view,
-            snapshot=Snapshot(targets, now=now, seed=record.get("seed", 0)),
+            snapshot=Snapshot(targets, now, record.get("seed", 0)),
             states=states,
-            eligible=tuple(entry["target"] for entry in record["eligible"]),
-            assumed=tuple(name for name in ("needs", "residency", "targets") if name not in record),
+            eligible=tuple([entry["target"] for entry in record["eligible"]]),
+            assumed=() if _LATER.issubset(record) else tuple(sorted(_LATER.difference(record))),
         )
 
     def _states(self, record: Mapping[str, Any]) -> States:
@@ -162,4 +166,13 @@ def _assumed_states(exclusions: Mapping[str, str | None]) -> States:
 
 
 def _prediction(value: Mapping[str, Any] | None) -> Prediction | None:
-    return None if value is None else Prediction(**{**value, "base": tuple(value["base"])})
+    if value is None:
+        return None
+    return Prediction(
+        value["ttft_ms"],
+        value["total_ms"],
+        value["ttft_spread"],
+        value["total_spread"],
+        value["output_tokens"],
+        tuple(value["base"]),
+    )

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from routing_policies.budget import Budget
 from routing_policies.decide import Leaning, rank
@@ -24,15 +24,14 @@ from routing_policies.lab.replay import ABLE, Replayed, Replayer, UnreadableReco
 from routing_policies.lab.rulebook import conditions_of
 from routing_policies.policy.conditions import Evaluation
 from routing_policies.policy.loaded import LoadedPolicy
+from routing_policies.policy.model import Late
 from routing_policies.snapshot import Health, Snapshot, TargetSnapshot
 from routing_policies.terms import price_of, rate_targets
-from routing_policies.verdict import Terms
 
 NOBODY = "(refused)"
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
+class Again(NamedTuple):
     """One recorded request, decided again.
 
     Attributes:
@@ -41,8 +40,7 @@ class Again:
     """
 
     order: tuple[str, ...]
-    unknown: tuple[str, ...]
-    terms: Mapping[str, Terms]
+    unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +99,12 @@ class Decider:
         found, leaning, _ = self._rules(replayed, snapshot)
         unknown = tuple(name for name in found.targets if name in unheard)
         if unknown:
-            return Again((), unknown, {})
+            return Again((), unknown)
+        if len(found.targets) < 2 and policy.policy.defaults.late is not Late.REFUSE:
+            return Again(found.targets)  # no score changes that
         budget = Budget.left(view.deadline, snapshot.now)
         terms = rate_targets(policy, view, snapshot, budget, found.targets, leaning.by_target)
-        return Again(tuple(rank(policy, terms)[0]), (), terms)
+        return Again(tuple(rank(policy, terms)[0]))
 
     def _rules(self, replayed: Replayed, snapshot: Snapshot) -> tuple[Eligibility, Leaning, Replayed]:
         key = self._cell(replayed, snapshot)
@@ -157,7 +157,8 @@ class _Tally:
     moved: int = 0
 
     def take(self, policy: LoadedPolicy, replayed: Replayed, again: Again) -> None:
-        self.assumed.update(replayed.assumed)
+        if replayed.assumed:
+            self.assumed.update(replayed.assumed)
         if again.unknown:
             self.not_identifiable.update(again.unknown)
             return
@@ -165,11 +166,12 @@ class _Tally:
         before = replayed.eligible[0] if replayed.eligible else NOBODY
         self.first.append(first)
         self.before.append(before)
-        self.looser += not set(again.order).issubset(replayed.eligible)
-        self.stricter += not set(replayed.eligible).issubset(again.order)
-        self.moved += first != before
+        if again.order != replayed.eligible:
+            self.looser += not set(again.order).issubset(replayed.eligible)
+            self.stricter += not set(replayed.eligible).issubset(again.order)
+            self.moved += first != before
         self.cost.append(_cost(policy, replayed, first))
-        self.in_budget.append(_in_budget(replayed, again, first))
+        self.in_budget.append(_in_budget(replayed, first))
 
 
 def simulate(policy: LoadedPolicy, records: Iterable[Mapping[str, Any]]) -> Simulation:
@@ -213,12 +215,12 @@ def _cost(policy: LoadedPolicy, replayed: Replayed, target: str) -> float:
     return math.nan if price is None else price
 
 
-def _in_budget(replayed: Replayed, again: Again, target: str) -> float:
+def _in_budget(replayed: Replayed, target: str) -> float:
     """The probability that it would have been in time: NaN without a budget, or where nothing was predicted."""
     budget = Budget.left(replayed.view.deadline, replayed.snapshot.now)
     if not budget.exists:
         return math.nan
     if target == NOBODY:
         return 0.0
-    terms = again.terms[target]
-    return math.nan if "deadline" in terms.missing else terms.deadline
+    prediction = replayed.snapshot.targets[target].prediction
+    return math.nan if prediction is None else budget.probability(prediction)

@@ -1,0 +1,77 @@
+"""Decision records of made-up traffic, the same for the same seed, written as the gateway writes them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+from opentelemetry.trace import NonRecordingSpan, SpanContext
+
+from gateway.exchange import Decided, Exchange
+from gateway.identity import LOCAL
+from gateway.records.builders import decision_record
+from inference_protocol.request import InferenceRequest, Needs, Task
+from routing_policies.decide import decide
+from routing_policies.policy.loader import LoadedPolicy
+from routing_policies.signals.deadline import Deadline
+from routing_policies.signals.label import NOTHING, Component, DataClass, Finding, ScanResult, label_of
+from routing_policies.signals.size import Size, TokenInterval
+from routing_policies.snapshot import Capabilities, Health, Prediction, Snapshot, TargetSnapshot
+from routing_policies.view import RequestView, Tenant
+
+_SPAN = NonRecordingSpan(SpanContext(1, 1, is_remote=False))
+_REQUEST = InferenceRequest(Task.CHAT, "small", raw=b"{}", tree={})
+
+
+def recorded_traffic(policy: LoadedPolicy, count: int, seed: int = 1) -> Iterator[dict[str, Any]]:
+    """Yield `count` decision records, as they are read back."""
+    chance = random.Random(seed)
+    for index in range(count):
+        view, snapshot = _view(policy, chance), _snapshot(policy, chance)
+        exchange = Exchange(
+            request_id=f"req-{index}",
+            client_request_id=None,
+            route="/v1/chat/completions",
+            received_at=0.0,
+            received_wall_s=1_700_000_000.0 + index,
+            span=_SPAN,
+            clock=lambda: 0.0,
+            principal=LOCAL,
+            decision=Decided(_REQUEST, view, policy, snapshot, decide(policy, view, snapshot)),
+        )
+        yield orjson.loads(orjson.dumps(decision_record(exchange)))
+
+
+def _view(policy: LoadedPolicy, chance: random.Random) -> RequestView:
+    found = chance.choices([(), ("pii",), ("phi",), ("secret",)], (85, 9, 4, 2))[0]
+    declared = chance.choices([None, DataClass.INTERNAL, DataClass.CONFIDENTIAL], (80, 14, 6))[0]
+    tokens = int(chance.lognormvariate(5.5, 1.2)) + 10
+    total_ms = chance.choices([None, 2000.0, 6000.0], (50, 25, 25))[0]
+    scan = ScanResult(tuple(Finding("made up", tag, "", 0, 0, "made up") for tag in found))
+    return RequestView(
+        task=Task.CHAT,
+        model="small",
+        stream=chance.random() < 0.7,
+        needs=Needs(tools=chance.random() < 0.1),
+        label=label_of(policy.label_rules, declared=Component(declared), key=NOTHING, taint=NOTHING, scan=scan),
+        deadline=Deadline(0.0, None if total_ms is None else total_ms / 1000.0),
+        size=Size(TokenInterval(tokens // 3, tokens, tokens * 3), tokens * 5, {"text": 1}),
+        output_cap=chance.choice([64, 256, 512]),
+        cap_is_own=False,
+        tenant=Tenant("local", frozenset({"inference"}), chance.choices(["", "eu"], (70, 30))[0]),
+    )
+
+
+def _snapshot(policy: LoadedPolicy, chance: random.Random) -> Snapshot:
+    targets = {}
+    for name, promise in policy.policy.targets.items():
+        first_ms = chance.lognormvariate(6.0 if promise.on_device else 6.4, 0.4)
+        total_ms = first_ms + chance.lognormvariate(7.2 if promise.on_device else 6.6, 0.5)
+        prediction = Prediction(first_ms, total_ms, 0.3, 0.4, 60.0, (first_ms, total_ms))
+        window = 2048 if promise.on_device else 32_768
+        can = Capabilities("small", window=window, tools=True, json_schema=True)
+        health = Health.DOWN if chance.random() < 0.01 else Health.UP
+        targets[name] = TargetSnapshot(name, health, can, prediction=prediction)
+    return Snapshot(targets, now=0.0009765625)
