@@ -50,9 +50,13 @@ class RotatingFile:
         if written < len(data):
             raise OSError(errno.ENOSPC, "only part of a line could be written", str(self._path))
 
-    def duplicate(self) -> int:
-        """Return a new descriptor of the file now written, for a thread to flush and close."""
-        return os.dup(self._fd)
+    def flush(self) -> None:
+        """Return once the disk holds what was appended; blocks for as long as that takes.
+
+        Raises:
+            OSError: It does not.
+        """
+        os.fdatasync(self._fd)
 
     def close(self) -> None:
         """Close the file. Nothing may be appended after."""

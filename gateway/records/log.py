@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,12 +19,15 @@ __all__ = ["RecordFailed", "RecordLog"]
 
 FILE_NAME = "requests.jsonl"
 
+_logger = logging.getLogger(__name__)
+
 
 class RecordLog:
     """An append-only log that several gateway workers may share. Used from one event loop.
 
-    With durability `process` a record survives the end of the process; with `disk` it survives the end of the power
-    too. Flushes are shared: while one runs, every record that comes waits for the next one, however many there are.
+    With durability `process` a record survives the end of the process once it is written; with `disk` it survives the
+    end of the power too. Then a thread writes and flushes, in groups: while one flush runs, every record that comes
+    waits for the next one, however many there are.
     """
 
     def __init__(self, directory: Path, *, durability: Durability, max_bytes: int, files: int) -> None:
@@ -41,7 +44,7 @@ class RecordLog:
         """
         on_disk = durability == "disk"
         self._file = RotatingFile(directory / FILE_NAME, max_bytes=max_bytes, files=files, durable=on_disk)
-        self._flushes = _Flushes(self._file) if on_disk else None
+        self._flushed = _FlushedFile(self._file) if on_disk else None
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
@@ -54,13 +57,17 @@ class RecordLog:
         return cls(settings.folder.records, durability=own.durability, max_bytes=own.max_bytes, files=own.files)
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Append one record. Costs tens of microseconds and does not wait for the disk.
+        """Append one record, or have it appended soon where a thread writes. Does not wait for the disk.
 
         Raises:
             RecordFailed: It could not be written whole.
         """
+        line = _line(record)
+        if self._flushed is not None:
+            self._flushed.add(line)
+            return
         try:
-            self._file.append(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
+            self._file.append(line)
         except OSError as error:
             raise _failed(error) from error
 
@@ -70,48 +77,77 @@ class RecordLog:
         Raises:
             RecordFailed: It is not; nothing may go to anything that is not this box.
         """
-        self.write(record)
-        if self._flushes is not None:
-            await self._flushes.covering_what_was_written()
+        if self._flushed is None:
+            self.write(record)
+        else:
+            # Others wait for the same flush, so a caller that goes away must not cancel it.
+            await asyncio.shield(self._flushed.add(_line(record)))
 
     def close(self) -> None:
-        """Close the log; flushes that have begun are waited for."""
-        if self._flushes is not None:
-            self._flushes.close()
+        """Close the log, once what was given to it is written."""
+        if self._flushed is not None:
+            self._flushed.close()
         self._file.close()
 
 
-class _Flushes:
-    """One `fdatasync` at a time, each for all the records written before it began."""
+class _FlushedFile:
+    """A file that one thread appends to, rotates and flushes, a group of lines at a time."""
 
     def __init__(self, file: RotatingFile) -> None:
         self._file = file
+        self._lines: list[bytes] = []
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="record-flush")
         self._one_at_a_time = asyncio.Lock()
         self._next: asyncio.Task[None] | None = None
 
-    async def covering_what_was_written(self) -> None:
-        """Wait for a flush that begins after now."""
+    def add(self, line: bytes) -> asyncio.Task[None]:
+        """Return the flush that covers the line: it begins after now. It fails with `RecordFailed`."""
+        self._lines.append(line)
         if self._next is None:
             self._next = asyncio.create_task(self._flush(), name="record-flush")
-        # Others wait for the same flush, so a caller that goes away must not cancel it.
-        await asyncio.shield(self._next)
+            self._next.add_done_callback(_log_failure)
+        return self._next
 
     async def _flush(self) -> None:
         async with self._one_at_a_time:
             self._next = None  # whoever writes from here on needs the flush after this one
-            # Its own descriptor, since the log may rotate meanwhile; what it leaves behind then is flushed already.
-            descriptor = self._file.duplicate()
-            loop = asyncio.get_running_loop()
+            lines = self._taken()
+            if not lines:
+                return
             try:
-                await loop.run_in_executor(self._thread, os.fdatasync, descriptor)
+                await asyncio.get_running_loop().run_in_executor(self._thread, self._write, lines)
             except OSError as error:
                 raise _failed(error) from error
-            finally:
-                os.close(descriptor)
+
+    def _taken(self) -> list[bytes]:
+        lines, self._lines = self._lines, []
+        return lines
+
+    def _write(self, lines: list[bytes]) -> None:
+        for line in lines:
+            self._file.append(line)
+        self._file.flush()
 
     def close(self) -> None:
         self._thread.shutdown(wait=True)
+        lines = self._taken()
+        if not lines:
+            return
+        try:
+            self._write(lines)
+        except OSError as error:
+            _logger.error("the last %d records could not be written: %s", len(lines), error.strerror)
+
+
+def _line(record: Mapping[str, Any]) -> bytes:
+    return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _log_failure(flush: asyncio.Task[None]) -> None:
+    """Not every line of a group has somebody who waits for it."""
+    failure = None if flush.cancelled() else flush.exception()
+    if failure is not None:
+        _logger.error("records could not be written: %s", failure)
 
 
 def _failed(error: OSError) -> RecordFailed:

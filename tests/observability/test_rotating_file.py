@@ -157,17 +157,6 @@ def test_a_folder_that_cannot_be_made_is_told_at_once(tmp_path: Path) -> None:
         RotatingFile(tmp_path / "file" / "edge.jsonl", max_bytes=10, files=1)
 
 
-def test_a_duplicate_stays_on_the_file_it_was_taken_of(tmp_path: Path) -> None:
-    file = RotatingFile(tmp_path / "edge.jsonl", max_bytes=10, files=2)
-    file.append(b"old line.\n")
-    descriptor = file.duplicate()
-    file.append(b"new line.\n")
-    os.fdatasync(descriptor)
-    assert os.path.samestat(os.fstat(descriptor), (tmp_path / "edge.1.jsonl").stat())
-    os.close(descriptor)
-    file.close()
-
-
 def test_a_new_file_that_cannot_be_opened_fails_the_append_and_no_stranger_gets_the_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

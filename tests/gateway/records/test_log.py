@@ -1,10 +1,11 @@
 import asyncio
+import fcntl
 import os
 import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -12,6 +13,7 @@ from gateway.records.log import RecordLog
 from gateway.records.reader import read_records
 from inference_protocol.errors import RecordFailed
 from inference_protocol.outcome import Outcome
+from tests.support.waiting import until
 
 
 def _log(directory: Path, durability: Literal["process", "disk"] = "process", max_bytes: int = 1 << 20) -> RecordLog:
@@ -105,6 +107,46 @@ async def test_a_disk_that_cannot_flush_fails_every_record_that_waits(
     log = _log(tmp_path, "disk")
     results = await asyncio.gather(*(log.write_before_egress({"number": n}) for n in range(3)), return_exceptions=True)
     assert [type(result) for result in results] == [RecordFailed] * 3
+    log.close()
+
+
+async def test_nothing_that_waits_for_the_disk_happens_on_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: set[threading.Thread] = set()
+    for module, name in ((os, "fdatasync"), (os, "fsync"), (os, "write"), (fcntl, "flock")):
+        real = getattr(module, name)
+
+        def noting(*args: Any, real: Any = real) -> Any:
+            threads.add(threading.current_thread())
+            return real(*args)
+
+        monkeypatch.setattr(module, name, noting)
+    log = _log(tmp_path, "disk", max_bytes=100)  # so that it rotates
+    threads.clear()
+    for number in range(8):
+        await log.write_before_egress({"number": number, "filler": "x" * 20})
+    assert {*os.listdir(tmp_path)} == {"requests.jsonl", "requests.1.jsonl", "requests.2.jsonl"}
+    assert len(threads) == 1
+    assert threading.current_thread() not in threads
+    log.close()
+
+
+async def test_what_nobody_waits_for_is_written_by_the_end_and_its_failure_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = _log(tmp_path, "disk")
+    log.write({"number": 0})
+    log.close()
+    assert list(read_records(tmp_path)) == [{"number": 0}]
+
+    def broken(descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    log = _log(tmp_path, "disk")
+    monkeypatch.setattr(os, "fdatasync", broken)
+    log.write({"number": 1})
+    await until(lambda: "Input/output error" in caplog.text)
     log.close()
 
 
