@@ -69,7 +69,7 @@ def quickest(work: Callable[[], object]) -> float:
 def decisions(report: Report) -> None:
     for targets, budget_us in ((2, 150.0), (8, 400.0)):
         policy = policy_with(targets)
-        replayer = Replayer()
+        replayer = Replayer(policy)
         inputs = [replayer.replay(record) for record in recorded_traffic(policy, DECISIONS)]
 
         def run(policy: LoadedPolicy = policy, inputs: list = inputs) -> None:

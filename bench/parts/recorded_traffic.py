@@ -48,6 +48,7 @@ def _view(policy: LoadedPolicy, chance: random.Random) -> RequestView:
     found = chance.choices([(), ("pii",), ("phi",), ("secret",)], (85, 9, 4, 2))[0]
     declared = chance.choices([None, DataClass.INTERNAL, DataClass.CONFIDENTIAL], (80, 14, 6))[0]
     tokens = int(chance.lognormvariate(5.5, 1.2)) + 10
+    cap = chance.choice([64, 256, policy.policy.defaults.max_tokens])
     total_ms = chance.choices([None, 2000.0, 6000.0], (50, 25, 25))[0]
     scan = ScanResult(tuple(Finding("made up", tag, "", 0, 0, "made up") for tag in found))
     return RequestView(
@@ -58,8 +59,8 @@ def _view(policy: LoadedPolicy, chance: random.Random) -> RequestView:
         label=label_of(policy.label_rules, declared=Component(declared), key=NOTHING, taint=NOTHING, scan=scan),
         deadline=Deadline(0.0, None if total_ms is None else total_ms / 1000.0),
         size=Size(TokenInterval(tokens // 3, tokens, tokens * 3), tokens * 5, {"text": 1}),
-        output_cap=chance.choice([64, 256, 512]),
-        cap_is_own=False,
+        output_cap=cap,
+        cap_is_own=cap != policy.policy.defaults.max_tokens,
         tenant=Tenant("local", frozenset({"inference"}), chance.choices(["", "eu"], (70, 30))[0]),
     )
 

@@ -13,6 +13,7 @@ from typing import Any
 from opentelemetry.trace import format_trace_id
 
 from gateway.exchange import Attempt, Exchange
+from gateway.identity import Principal
 from routing_policies.signals.label import Component, Label
 from routing_policies.snapshot import TargetSnapshot
 from routing_policies.verdict import Exclusion
@@ -41,7 +42,7 @@ def decision_record(exchange: Exchange) -> dict[str, Any]:
         "model": view.model,
         "stream": view.stream,
         "needs": view.needs,
-        "label": _label(verdict.label),
+        "label": _label(verdict.label, exchange.principal),
         "size": _size(view),
         "budget": _budget(view),
         "decided_after_ms": (decided.snapshot.now - view.deadline.received_at) * 1000,
@@ -101,7 +102,8 @@ def _ids(exchange: Exchange) -> dict[str, Any]:
     }
 
 
-def _label(label: Label) -> dict[str, Any]:
+def _label(label: Label, principal: Principal | None) -> dict[str, Any]:
+    own = principal.uninspected if principal is not None else {}
     components = {name: getattr(label, name) for name in _COMPONENTS}
     return {
         "class": label.level.word,
@@ -111,6 +113,7 @@ def _label(label: Label) -> dict[str, Any]:
         "findings": dict(label.counts),
         "uninspected": sorted(label.causes),
         "fixed": sorted(label.fixed),
+        "key_causes": {cause: level.word for cause, level in own.items()},
     }
 
 

@@ -141,17 +141,18 @@ def _changes(direction: Direction, gains: _Side, lacks: _Side, effort: Effort) -
 
 def weigh(before: LoadedPolicy, after: LoadedPolicy, records: Iterable[Mapping[str, Any]]) -> Traffic:
     """Decide recorded requests by both policies, and count those that are treated otherwise."""
-    one, other, replayer = Decider(before), Decider(after), Replayer()
+    one, other = Decider(before), Decider(after)
+    as_before, as_after = Replayer(before), Replayer(after)
     concerned: Counter[tuple[Direction, str, DataClass]] = Counter()
     requests = moved = unknown = 0
     for record in records:
         if record.get("kind") != "decision":
             continue
         try:
-            replayed = replayer.replay(record)
+            replayed = as_after.replay(record)
+            was, now = one.decide(as_before.replay(record)), other.decide(replayed)
         except UnreadableRecord:
             continue
-        was, now = one.decide(replayed), other.decide(replayed)
         requests += 1
         if was.unknown or now.unknown:
             unknown += 1

@@ -1,5 +1,8 @@
 """From a decision record back to what was decided on: no content, and enough to decide again.
 
+A candidate policy may label otherwise, so the label is joined anew from what was declared, found and not inspected, and
+the default output cap is the candidate's. Budgets stay as they were, also those that the policy of the time gave.
+
 What an older record does not hold is assumed, in the way that lets the most targets answer, and named.
 """
 
@@ -13,6 +16,7 @@ import orjson
 
 from inference_protocol.request import Needs, Task
 from inference_protocol.text_parts import UninspectableCause
+from routing_policies.policy.loaded import LoadedPolicy
 from routing_policies.signals.deadline import Deadline
 from routing_policies.signals.label import NOTHING, Component, DataClass, Label
 from routing_policies.signals.size import Size, TokenInterval
@@ -53,8 +57,9 @@ class Replayed(NamedTuple):
 
 @dataclass(slots=True)
 class Replayer:
-    """Reads records. Parts that are alike become one object, which is quicker to make and to compare."""
+    """Reads records for one policy. Parts that are alike become one object, which is quicker to make and to compare."""
 
+    policy: LoadedPolicy
     _seen: dict[tuple[str, bytes], Any] = field(default_factory=dict)
 
     def replay(self, record: Mapping[str, Any]) -> Replayed:
@@ -70,18 +75,18 @@ class Replayer:
 
     def _replay(self, record: Mapping[str, Any]) -> Replayed:
         size, budget, predictions = record["size"], record["budget"], record["predictions"]
-        states = self._states(record)
+        states, own_cap = self._states(record), size.get("cap_is_own", True)
         tenant = (record["tenant"], record.get("roles", ()), record.get("residency", ""))
         view = RequestView(
             task=_TASKS[record["task"]],
             model=record["model"],
             stream=record["stream"],
             needs=self._same("needs", record.get("needs", {}), _needs),
-            label=self._same("label", record["label"], _label),
+            label=self._same("label", record["label"], self._label),
             deadline=Deadline(0.0, _seconds(budget["total_ms"]), _seconds(budget["ttft_ms"])),
             size=Size(TokenInterval(*size["tokens"]), size["body_bytes"], size["parts"]),
-            output_cap=size["output_cap"],
-            cap_is_own=size.get("cap_is_own", False),
+            output_cap=size["output_cap"] if own_cap else self.policy.policy.defaults.max_tokens,
+            cap_is_own=own_cap,
             tenant=self._same("tenant", tenant, _tenant),
         )
         targets = {
@@ -103,6 +108,26 @@ class Replayer:
         excluded = {name: exclusion["kind"] for name, exclusion in record["excluded"].items()}
         return self._same("excluded", {name: excluded.get(name) for name in record["predictions"]}, _assumed_states)
 
+    def _label(self, value: Mapping[str, Any]) -> Label:
+        own = {
+            UninspectableCause(cause): DataClass.from_word(word) for cause, word in value.get("key_causes", {}).items()
+        }
+        rules = self.policy.label_rules.with_causes(own)
+        parts = {name: _component(part) for name, part in value["components"].items()}
+        causes = frozenset(map(UninspectableCause, value["uninspected"]))
+        found = parts.get("findings", NOTHING).tags
+        return Label(
+            rules.default,
+            declared=parts.get("declared", NOTHING),
+            key=parts.get("key", NOTHING),
+            taint=parts.get("taint", NOTHING),
+            findings=Component(max(map(rules.of_tag, found), default=None), found),
+            uninspected=Component(max(map(rules.of_cause, causes), default=None)),
+            counts=value["findings"],
+            causes=causes,
+            fixed=frozenset(value.get("fixed", ())),
+        )
+
     def _same(self, kind: str, value: Any, make: Callable[[Any], T]) -> T:
         key = (kind, orjson.dumps(value))
         found = self._seen.get(key)
@@ -122,17 +147,6 @@ def _needs(value: Mapping[str, Any]) -> Needs:
 
 def _tenant(value: tuple[str, list[str], str]) -> Tenant:
     return Tenant(value[0], frozenset(value[1]), value[2])
-
-
-def _label(value: Mapping[str, Any]) -> Label:
-    components = {name: _component(part) for name, part in value["components"].items()}
-    return Label(
-        DataClass.from_word(value["default"]),
-        **{name: components.get(name, NOTHING) for name in ("declared", "key", "taint", "findings", "uninspected")},
-        counts=value["findings"],
-        causes=frozenset(map(UninspectableCause, value["uninspected"])),
-        fixed=frozenset(value.get("fixed", ())),
-    )
 
 
 def _component(part: Mapping[str, Any]) -> Component:

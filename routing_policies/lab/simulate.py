@@ -54,7 +54,7 @@ class Simulation:
         assumed: What older records lack, to how many lack it.
         before: Target to its share, as recorded.
         shares: Target to its share under the candidate.
-        cost: Price of a request, in the candidate's currency, or `None` where it is not identifiable.
+        cost: Price of an answered request, in the candidate's currency, or `None` where it is not identifiable.
         in_budget: Probability to answer inside the budget, of requests that have one; likewise.
         looser: Requests that some target might answer and might not before.
         stricter: Requests that some target might answer before and no longer.
@@ -176,7 +176,7 @@ class _Tally:
 
 def simulate(policy: LoadedPolicy, records: Iterable[Mapping[str, Any]]) -> Simulation:
     """Replay the decisions among the records through a policy; they come in the order of time."""
-    decider, replayer, tally = Decider(policy), Replayer(), _Tally()
+    decider, replayer, tally = Decider(policy), Replayer(policy), _Tally()
     for record in records:
         if record.get("kind") != "decision":
             continue
@@ -207,9 +207,9 @@ def _shares(firsts: list[str]) -> dict[str, Estimate]:
 
 
 def _cost(policy: LoadedPolicy, replayed: Replayed, target: str) -> float:
-    """What a request would have cost: nothing where it is refused, NaN where no price is declared."""
+    """What an answer would have cost: NaN where there is none, or no price is declared."""
     if target == NOBODY:
-        return 0.0
+        return math.nan
     prediction = replayed.snapshot.targets[target].prediction
     price = price_of(policy.policy.targets[target], replayed.view, prediction)
     return math.nan if price is None else price

@@ -17,9 +17,9 @@ _KEY_MARK = "[key]"  # how the validator says that a mapping's key is wrong, not
 
 
 def first_error(error: ValidationError, source: Source, model: type[BaseModel]) -> PolicyError:
-    """Turn what the validator found into one error: the first in the document."""
-    found = [_one_error(details, source, model) for details in error.errors(include_url=False)]
-    return min(found, key=lambda e: (e.line, e.column))
+    """Turn what the validator found into one error: the first in the document, a typo before what is missing for it."""
+    found = [(details["type"] == "missing", _one_error(details, source, model)) for details in error.errors()]
+    return min(found, key=lambda each: (each[0], each[1].line, each[1].column))[1]
 
 
 def _one_error(details: ErrorDetails, source: Source, model: type[BaseModel]) -> PolicyError:

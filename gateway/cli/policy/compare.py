@@ -131,7 +131,7 @@ def _say_simulation(found: Simulation, candidate: LoadedPolicy) -> None:
     console.print(f"{found.replayed} recorded requests", markup=False)
     console.print(table)
     currency = next((t.price.currency for t in candidate.policy.targets.values() if t.price is not None), "")
-    console.print(f"cost of a request    {_estimate(found.cost, '.3g', currency)}", markup=False)
+    console.print(f"cost of an answer    {_estimate(found.cost, '.3g', currency)}", markup=False)
     console.print(f"inside the budget    {_estimate(found.in_budget, '.1%')}", markup=False)
     changed = f"looser {found.looser}   stricter {found.stricter}   asked of another target first {found.moved}"
     console.print(f"requests             {changed}", markup=False)

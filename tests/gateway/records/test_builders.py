@@ -35,6 +35,7 @@ def _decided_exchange() -> Exchange:
         DataClass.PUBLIC,
         declared=Component(DataClass.INTERNAL),
         findings=Component(DataClass.CONFIDENTIAL, frozenset({"pii"})),
+        uninspected=Component(DataClass.CONFIDENTIAL),
         counts={"email": 1},
         causes=frozenset({UninspectableCause.IMAGE}),
     )
@@ -99,10 +100,12 @@ def test_a_decision_holds_the_measures_it_was_made_from() -> None:
         "components": {
             "declared": {"class": "internal", "tags": []},
             "findings": {"class": "confidential", "tags": ["pii"]},
+            "uninspected": {"class": "confidential", "tags": []},
         },
         "findings": {"email": 1},
         "uninspected": ["image"],
         "fixed": [],
+        "key_causes": {},
     }
     assert record["budget"] == {"total_ms": 1500.0, "ttft_ms": None}
     assert record["size"] == {
@@ -120,7 +123,7 @@ def test_a_decision_holds_the_measures_it_was_made_from() -> None:
 
 def test_a_decision_can_be_made_again_from_its_record() -> None:
     exchange = _decided_exchange()
-    replayed = Replayer().replay(_written(decision_record(exchange)))
+    replayed = Replayer(exchange.decided.policy).replay(_written(decision_record(exchange)))
     decided = exchange.decided
     again = decide(decided.policy, replayed.view, replayed.snapshot)
     assert again.digest == decided.verdict.digest
