@@ -30,7 +30,7 @@ ASKED, ANSWERED = "cAnArYasked7e1", "cAnArYanswered4b2"
 HEADER, QUERY, MARKED = "cAnArYheader9c3", "cAnArYquery5d4", "cAnArYmarked8f5"
 CANARIES = (ASKED, ANSWERED, HEADER, QUERY)
 EMAIL = "canary.person@corp-7e1.com"
-LONG = f"{ASKED} " * 800  # so that the cloud is asked first
+LONG = "The tide turns twice a day. " * 130 + ASKED  # so that the cloud is asked first
 
 
 def body(**fields: Any) -> dict[str, Any]:
