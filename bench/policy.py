@@ -13,7 +13,6 @@ from pathlib import Path
 
 import orjson
 
-from bench.parts.recorded_traffic import recorded_traffic
 from bench.parts.report import Report
 from routing_policies.decide import decide
 from routing_policies.lab.lints import lint
@@ -21,6 +20,7 @@ from routing_policies.lab.prover import Prover
 from routing_policies.lab.replay import Replayer
 from routing_policies.lab.simulate import simulate
 from routing_policies.policy.loader import LoadedPolicy, builtin_names, load_policy, load_text, read_policy, read_text
+from tests.support.recorded_traffic import recorded_traffic
 
 ROUNDS = 7
 DECISIONS = 400

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from routing_policies.lab.domain import LEVEL_NAME, TAGS
 from routing_policies.lab.formula import Formula, apply, conjunction, constant, negation, variable
-from routing_policies.lab.rulebook import Rulebook, RuleFormulas, rulebook_of
+from routing_policies.lab.rulebook import Rulebook, rulebook_of
 from routing_policies.lab.search import MAX_CELLS, Effort, find
 from routing_policies.policy.loaded import LoadedPolicy
 from routing_policies.policy.model import Findings
@@ -96,7 +96,10 @@ class _Matrix:
         refused = self._by_promise(target, level, tag, fixed)
         if refused is not None:
             return refused
-        rules = [rule for rule in self._rules() if self._possible(rule.excludes(target), *fixed)]
+        rules = [rule for rule in self.rulebook.constraints if self._possible(rule.excludes(target), *fixed)]
+        # Of a policy that holds, invariants exclude nothing that constraints leave.
+        left = [*fixed, *(negation(rule.excludes(target)) for rule in rules)]
+        rules += [rule for rule in self.rulebook.invariants if self._possible(rule.excludes(target), *left)]
         always = [rule for rule in rules if not self._possible(negation(rule.excludes(target)), *fixed)]
         if always:
             return Cell(Answer.NO, f"excluded by the rule {always[0].id}", (always[0].id,))
@@ -115,10 +118,6 @@ class _Matrix:
         if tag is not None and not promise.allows_tag(tag) and level <= promise.clearance:
             return Cell(Answer.NO, f"may not be sent data tagged {tag}", promise="tag")
         return Cell(Answer.NO, f"is cleared for {promise.clearance.word} data at most", promise="clearance")
-
-    def _rules(self) -> Iterator[RuleFormulas]:
-        yield from self.rulebook.constraints
-        yield from self.rulebook.invariants
 
     def _possible(self, *formulas: Formula) -> bool:
         wanted = [conjunction(formulas), *self.rulebook.possible]

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench.parts.recorded_traffic import recorded_traffic
 from routing_policies.decide import decide
 from routing_policies.lab.bootstrap import estimate
 from routing_policies.lab.diff import Direction, compare, compare_labels, weigh
@@ -18,6 +17,7 @@ from routing_policies.lab.replay import Replayer, UnreadableRecord
 from routing_policies.lab.simulate import NOBODY, Decider, simulate
 from routing_policies.policy.loader import builtin_names, load_policy, read_text
 from routing_policies.signals.label import DataClass
+from tests.support.recorded_traffic import recorded_traffic
 
 REGIONAL = """\
 apiVersion: tidegate/v1

@@ -10,9 +10,9 @@ import orjson
 import pytest
 from typer.testing import CliRunner, Result
 
-from bench.parts.recorded_traffic import recorded_traffic
 from gateway.cli.policy import app
 from routing_policies.policy.loader import load_policy
+from tests.support.recorded_traffic import recorded_traffic
 
 GOOD = """\
 apiVersion: tidegate/v1
