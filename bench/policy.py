@@ -101,10 +101,13 @@ def looking(report: Report) -> None:
 def replays(report: Report) -> None:
     lines = [orjson.dumps(record) for record in recorded_traffic(load_policy("balanced"), RECORDS)]
     candidate = load_policy("private-first")
-    rounds = [RECORDS / seconds(lambda: simulate(candidate, map(orjson.loads, lines))) for _ in range(3)]
+    rounds = [RECORDS / seconds(lambda: simulate(candidate, map(orjson.loads, lines))) for _ in range(5)]
     report.raw["replays_per_s"] = rounds
+    # Hardly anything is refused here, so that nearly every record is scored.
+    same = load_policy("balanced")
+    report.raw["replays_per_s_mostly_scored"] = RECORDS / seconds(lambda: simulate(same, map(orjson.loads, lines)))
     report.raw["record_bytes"] = sum(map(len, lines)) / RECORDS
-    report.at_least("records replayed through a candidate", max(rounds), 20_000, "1/s")
+    report.at_least("records replayed through a stricter candidate", statistics.median(rounds), 20_000, "1/s")
 
 
 def main() -> None:
