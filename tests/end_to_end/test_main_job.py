@@ -30,15 +30,6 @@ def spans_of(installation: Installation, trace_id: str) -> list[dict[str, Any]]:
     return found
 
 
-def trace_id_of(installation: Installation, request_id: str) -> str:
-    for path in installation.state_dir.glob("records/*.jsonl"):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            record = json.loads(line)
-            if record["request_id"] == request_id:
-                return str(record["trace_id"])
-    raise AssertionError(f"no record of {request_id}")
-
-
 def test_an_ordinary_client_asks_and_one_trace_shows_the_way(installation: Installation) -> None:
     client = openai.OpenAI(base_url=f"{installation.url}/v1", api_key="unused", max_retries=0)
     raw = client.chat.completions.with_raw_response.create(
@@ -50,7 +41,7 @@ def test_an_ordinary_client_asks_and_one_trace_shows_the_way(installation: Insta
     for name in ("x-request-id", "x-tidegate-target", "x-tidegate-reason", "x-tidegate-decision", "x-tidegate-policy"):
         assert headers[name]
     assert "ttft;dur=" in headers["server-timing"]
-    trace_id = trace_id_of(installation, headers["x-request-id"])
+    trace_id = installation.trace_id_of(headers["x-request-id"])
 
     def one_program_serves_what_another_asked() -> bool:
         spans = {span["spanId"]: span for span in spans_of(installation, trace_id)}
@@ -77,7 +68,7 @@ def test_a_secret_in_the_text_keeps_the_request_on_the_edge(installation: Instal
 def test_a_long_public_request_goes_to_the_cloud_and_its_trace_spans_both(installation: Installation) -> None:
     response = installation.chat("word " * 700, max_tokens=4)
     assert response.headers["x-tidegate-target"] == "cloud"
-    trace_id = trace_id_of(installation, response.headers["x-request-id"])
+    trace_id = installation.trace_id_of(response.headers["x-request-id"])
     installation.until(
         lambda: "cloud_runtime" in {s["service"] for s in spans_of(installation, trace_id)}, "the cloud's spans"
     )

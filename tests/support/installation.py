@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -29,6 +30,7 @@ class Installation:
     settings: Path
     state_dir: Path
     log: Path
+    cloud_url: str
 
     def get(self, path: str) -> httpx.Response:
         return httpx.get(self.url + path, timeout=10, trust_env=False)
@@ -43,6 +45,20 @@ class Installation:
         except httpx.TransportError:
             return {}
         return {name: target["health"] for name, target in targets.items()}
+
+    def cloud_is_running(self) -> int:
+        """Requests that the stand-in works on, by its own report."""
+        report = httpx.get(f"{self.cloud_url}/internal/state", timeout=10, trust_env=False).json()
+        return int(report["running"])
+
+    def trace_id_of(self, request_id: str) -> str:
+        """The trace that a request's records name."""
+        for path in self.state_dir.glob("records/*.jsonl"):
+            for line in path.read_text(encoding="utf-8").splitlines():
+                record = json.loads(line)
+                if record["request_id"] == request_id:
+                    return str(record["trace_id"])
+        raise AssertionError(f"no record of {request_id}")
 
     def until_health(self, **wanted: str) -> None:
         self.until(lambda: wanted.items() <= self.health().items(), f"targets to be {wanted}")
@@ -105,7 +121,7 @@ def installed(state_dir: Path, models_dir: Path, extra: str = "") -> Iterator[In
             env=environment,
             start_new_session=True,
         )
-    found = Installation(process, f"http://127.0.0.1:{gateway}", settings, state_dir, log)
+    found = Installation(process, f"http://127.0.0.1:{gateway}", settings, state_dir, log, f"http://127.0.0.1:{cloud}")
     try:
         found.until_health(edge="up", cloud="up")
         yield found
