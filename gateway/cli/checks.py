@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import typer
@@ -50,3 +51,15 @@ def refuse_missing_credentials(settings: Settings) -> None:
             target.credential_headers()
         except ValueError as exc:
             fail(f"targets.{name}.credential: {exc}.")
+
+
+def prepare_state_folder(settings: Settings) -> None:
+    """Make the folders that are written to, for this user alone, or end the command with the one that cannot be."""
+    folder = settings.folder
+    for path in (settings.state_dir, folder.records, folder.traces):
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as exc:
+            fail(f"state_dir: {path} cannot be made: {exc.strerror}. Set another `state_dir`, or mend that one.")
+        if not os.access(path, os.W_OK | os.X_OK):
+            fail(f"state_dir: {path} cannot be written to. Set another `state_dir`, or mend that one.")

@@ -6,7 +6,7 @@ import contextlib
 
 import typer
 
-from gateway.cli.checks import policy_in_force, refuse_missing_credentials
+from gateway.cli.checks import policy_in_force, prepare_state_folder, refuse_missing_credentials
 from gateway.cli.options import SettingsOption, fail, settings_or_fail
 from observability import TelemetrySettings, set_up
 from serving.listener import bind_tcp
@@ -20,7 +20,7 @@ def serve(settings_file: SettingsOption = None) -> None:
     policy = policy_in_force(settings)
     refuse_missing_credentials(settings)
     set_up_logging()
-    settings.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    prepare_state_folder(settings)
     try:
         listener = bind_tcp(settings.listen.host, settings.listen.port, authenticated=bool(settings.auth.keys))
     except StartRefused as exc:

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from gateway.child import ChildSpec
 from gateway.cli import banner
-from gateway.cli.checks import policy_in_force, refuse_missing_credentials
+from gateway.cli.checks import policy_in_force, prepare_state_folder, refuse_missing_credentials
 from gateway.cli.marked_lines import MarkedLines
 from gateway.cli.options import SettingsOption, base_url, fail, settings_or_fail
 from gateway.cli.runtimes import cloud_argv, edge_argv, gateway_argv
@@ -33,6 +33,7 @@ def up(settings_file: SettingsOption = None) -> None:
     settings = settings_or_fail(settings_file)
     policy_in_force(settings)
     refuse_missing_credentials(settings)
+    prepare_state_folder(settings)
     wanted = [settings.edge.model] if settings.starts_edge else []
     wanted += [settings.cloud.model] if settings.stand_in_port is not None else []
     missing = [name for name in wanted if not (settings.folder.models / name / "manifest.json").is_file()]
