@@ -21,7 +21,8 @@ from runtime_server.model_manifest import ModelDamaged, ModelUnsupported
 def main(arguments: list[str] | None = None) -> int:
     """Make what is asked for, and return the exit status: 0 done, 1 failed with a message, 130 or 143 interrupted."""
     chosen = _parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, _leave)
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell has switched the first one off
+        signal.signal(number, _leave)
     os.umask(0o077)  # the models, and whatever folders above them are made here, are their owner's alone
     steps = Steps(Console(stderr=True))
     try:
@@ -33,9 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
     except ModelDamaged as error:
         steps.say(f"No model was made: {error} Remove its folder and try again.")
         return 1
-    except KeyboardInterrupt:
+    except _Interrupted as interruption:
         steps.say("Interrupted; nothing half-built is left.")
-        return 128 + signal.SIGINT
+        return 128 + interruption.number
     return 0
 
 
@@ -64,9 +65,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+class _Interrupted(BaseException):
+    """A signal came. As an exception it passes through everything that cleans up after itself."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
 def _leave(number: int, frame: FrameType | None) -> None:
-    """End as an exception would, so that what was begun is cleaned up."""
-    raise SystemExit(128 + number)
+    raise _Interrupted(number)
 
 
 if __name__ == "__main__":
