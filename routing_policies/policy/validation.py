@@ -25,8 +25,10 @@ def first_error(error: ValidationError, source: Source, model: type[BaseModel]) 
 def _one_error(details: ErrorDetails, source: Source, model: type[BaseModel]) -> PolicyError:
     path: Path = tuple(part for part in details["loc"] if part != _KEY_MARK)
     at_key = _KEY_MARK in details["loc"] or details["type"] == "extra_forbidden"
-    where = ".".join(str(part) for part in path)
-    return source.error(path, f"`{where}`: {_message(details, path, model)}", at_key=at_key)
+    message = _message(details, path, model)
+    if path:  # a rule between fields belongs to none of them and names them itself
+        message = f"`{'.'.join(str(part) for part in path)}`: {message}"
+    return source.error(path, message, at_key=at_key)
 
 
 def _message(details: ErrorDetails, path: Path, model: type[BaseModel]) -> str:

@@ -200,7 +200,9 @@ async def test_first_content_after_the_budget_is_a_504_at_the_budget(house: Hous
 
 
 @pytest.mark.parametrize("moment", ["before the head", "before content", "mid-stream", "not streamed"])
-async def test_a_caller_that_hangs_up_stops_the_work_upstream(house: HouseFactory, moment: str) -> None:
+async def test_a_caller_that_hangs_up_stops_the_work_upstream_and_is_recorded_as_gone(
+    house: HouseFactory, moment: str
+) -> None:
     reached = asyncio.Event()
 
     async def hangs(request: Received) -> None:
@@ -219,6 +221,9 @@ async def test_a_caller_that_hangs_up_stops_the_work_upstream(house: HouseFactor
             call.cancel()
             await h.edge.posts[0].gone.wait()
         await until(lambda: not h.gateway.app.admission.count and not h.gateway.app.targets["edge"].in_flight)
+        [outcome] = await h.until_settled(1)
+        assert (outcome["outcome"], outcome["error"]) == ("client_closed", None)
+        assert [attempt["outcome"] for attempt in outcome["attempts"]] == ["client_closed"]
 
 
 async def test_an_edge_that_is_down_sends_public_requests_to_the_cloud(house: HouseFactory) -> None:

@@ -40,6 +40,7 @@ def test_a_wrong_settings_file_says_where_and_what_is_allowed(
     assert message.startswith(f"{tmp_path / 'tidegate.yaml'}:{line}:"), message
     for word in words:
         assert word in message
+    assert "``" not in message, "it points at a field that has no name"
 
 
 def test_a_target_keeps_the_defaults_that_a_file_leaves_out(tmp_path: Path) -> None:
