@@ -14,6 +14,7 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
+from serving.garbage import rare_collections
 from serving.http_protocol import BoundedHttpProtocol
 from serving.listener import Listener
 
@@ -63,7 +64,7 @@ def serve_until_signal(app: ASGIApp, listener: Listener, ending: Ending) -> None
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=_CLOSING_TIMEOUT_S,
     )
-    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+    with rare_collections(), asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(_serve(_Server(config, listener), ending))
 
 
