@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from inference_protocol.runtime_state import RuntimeState
 
 
 class Health(StrEnum):
-    """Whether a target can be asked now."""
+    """Whether a target can be asked now. Of one that rests or fails it is known when it will be asked again."""
 
     UP = "up"
     STARTING = "starting"
     DRAINING = "draining"
     DOWN = "down"
+    RESTING = "resting"
+    FAILING = "failing"
     UNKNOWN = "unknown"
 
 
@@ -69,6 +71,8 @@ class TargetSnapshot:
         state: What it last reported; `None` for targets that report nothing.
         capabilities: For the model asked for.
         prediction: `None` where there is nothing to predict from.
+        back_in_s: Seconds until it can be asked again, where that is known.
+        waiting: Requests that wait there for a free place; `None` where nobody has said.
     """
 
     name: str
@@ -76,6 +80,40 @@ class TargetSnapshot:
     capabilities: Capabilities
     state: RuntimeState | None = None
     prediction: Prediction | None = None
+    back_in_s: float | None = None
+    waiting: int | None = None
+
+
+class Connectivity(StrEnum):
+    """How this device stands to the world outside.
+
+    Attributes:
+        ONLINE: What lies outside is reached as usual.
+        DEGRADED: It is reached, but slower or less reliably than usual.
+        METERED: It is reached over a link that costs by volume.
+        CAPTIVE: Something on the way, such as a portal that wants a log-in, answers in its place.
+        OFFLINE: Nothing outside is reached.
+        COLD: Nothing outside has been asked yet.
+    """
+
+    ONLINE = "online"
+    DEGRADED = "degraded"
+    METERED = "metered"
+    CAPTIVE = "captive"
+    OFFLINE = "offline"
+    COLD = "cold"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The state of the device that this gateway runs on. Only preferences may look at it.
+
+    Attributes:
+        free_memory_mb: Megabytes (10^6 bytes) that processes could take without swapping; `None` where nobody can say.
+    """
+
+    connectivity: Connectivity = Connectivity.COLD
+    free_memory_mb: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,4 +129,4 @@ class Snapshot:
     targets: Mapping[str, TargetSnapshot]
     now: float
     seed: int = 0
-    hints: Mapping[str, str] = field(default_factory=dict)
+    device: Device = Device()
