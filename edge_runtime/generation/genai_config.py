@@ -1,7 +1,7 @@
 """The part of onnxruntime-genai's `genai_config.json` that says what a decoder graph looks like.
 
 Format: https://onnxruntime.ai/docs/genai/reference/config.html. Its other fields steer a loop that is not ours, and
-two of those here are not among its own: `logits_indices` and `prefill_filename`.
+some of those here are not among its own: `logits_indices`, `prefill_filename` and `bytes_per_token`.
 """
 
 from __future__ import annotations
@@ -43,10 +43,12 @@ class DecoderConfig(_Part):
 
     Attributes:
         prefill_filename: A second graph with the same inputs and outputs, for reading prompts, where there is one.
+        bytes_per_token: Of the weights that one decoded token reads, where the folder's maker counted them.
     """
 
     filename: str
     prefill_filename: str | None = None
+    bytes_per_token: int | None = Field(default=None, gt=0)
     num_hidden_layers: int = Field(gt=0)
     num_key_value_heads: int = Field(gt=0)
     head_size: int = Field(gt=0)

@@ -1,4 +1,4 @@
-"""The sizes and constants of a decoder of the Llama family, from a GGUF file's metadata."""
+"""The sizes and constants of a decoder of the Llama family, and how a GGUF file's metadata tells them."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Architecture:
     Attributes:
         name: GGUF's name of the family.
         window: Most tokens of one sequence.
-        interleaved: Whether the file holds the rows of queries and keys in the order of llama.cpp's rotary embedding,
-            in which the two halves of a head alternate.
         normalizes_heads: Whether queries and keys are normalized, head by head, before they are rotated.
         rotary_base: The largest wavelength is 2π times this, nearly.
         rotary_factor: Positions are divided by it.
+        interleaved: Whether the source holds the rows of queries and keys in the order of llama.cpp's rotary embedding,
+            in which the two halves of a head alternate.
     """
 
     name: str
@@ -46,10 +46,7 @@ class Architecture:
     epsilon: float
     rotary_base: float
     rotary_factor: float
-
-    @property
-    def interleaved(self) -> bool:  # noqa: D102  # see the class
-        return self.name == "llama"
+    interleaved: bool
 
     @property
     def normalizes_heads(self) -> bool:  # noqa: D102  # see the class
@@ -108,6 +105,7 @@ def read_architecture(source: GgufSource) -> Architecture:
         epsilon=source.require(f"{name}.attention.layer_norm_rms_epsilon", float),
         rotary_base=source.get(f"{name}.rope.freq_base", 10_000.0),
         rotary_factor=_rotary_factor(source, name),
+        interleaved=name == "llama",
     )
     _require_equal(source, f"{name}.attention.value_length", head_size)
     _require_equal(source, f"{name}.rope.dimension_count", head_size)

@@ -62,7 +62,8 @@ class _Decoder:
     def _embed(self) -> str:
         embedding, table = self._weights.embedding, self._weights.table
         if embedding.layout is None:
-            return self._nodes.add("Gather", "embedded", table, "input_ids", axis=0)
+            rows = self._nodes.add("Gather", "embedded", table, "input_ids", axis=0)
+            return self._nodes.add("Cast", "embedded_in_float32", rows, to=TensorProto.FLOAT)
         bits, size = embedding.layout
         gathered = self._nodes.add_contrib(
             "GatherBlockQuantized",

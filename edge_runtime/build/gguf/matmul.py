@@ -50,7 +50,9 @@ class Multiplier:
 
     def _product(self, by: Projection, value: str, name: str) -> str:
         if by.layout is None:
-            return self._nodes.add_contrib("FusedMatMul", f"{name}.product", value, by.weight, transB=1)
+            return self._nodes.add_contrib(
+                "FusedMatMul", f"{name}.product", value, self._nodes.in_float32(by.weight), transB=1
+            )
         if self._exact and by.layout[0] == 8:
             return self._two_terms(by, value, name)
         return self._multiply(by, value, f"{name}.product", _FLOAT32 if self._exact else _INT8)

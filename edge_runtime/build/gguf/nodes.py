@@ -23,6 +23,7 @@ class Nodes:
         self._weights = weights
         self._nodes: list[onnx.NodeProto] = []
         self._constants: dict[str, TensorProto] = {}
+        self._cast: set[str] = set()
 
     def add(self, kind: str, name: str, *inputs: str | None, **attributes: Any) -> str:
         """Add an operator of ONNX with one output, whose name is returned."""
@@ -43,6 +44,16 @@ class Nodes:
     def split(self, value: str, axis: int, into: tuple[str, ...], sizes: str) -> None:
         """Cut a value in parts of different sizes, given by a constant."""
         self._add("", "Split", f"{into[0]}.split", (value, sizes), into, {"axis": axis})
+
+    def in_float32(self, weight: str) -> str:
+        """Return a weight's name in float32; ONNX Runtime casts one that is kept in float16 once, when it loads."""
+        if self._weights.proto(weight).data_type == TensorProto.FLOAT:
+            return weight
+        name = f"{weight}.in_float32"
+        if name not in self._cast:
+            self._cast.add(name)
+            self.add("Cast", name, weight, to=TensorProto.FLOAT)
+        return name
 
     def constant(self, name: str, value: NDArray[Any] | int | float) -> str:
         """Return the name of a small constant; the same name stands for the same value."""

@@ -143,6 +143,10 @@ class GgufSource:
             raise NotImportable(f"{self._name}: the tensor `{name}` is {found.shape} where {shape} is expected.")
         return found
 
+    def has_tensor(self, name: str) -> bool:
+        """Whether the file holds a tensor of that name."""
+        return name in self._tensors
+
     def rows_of(self, name: str) -> int:
         """Return how many rows a tensor has.
 

@@ -4,15 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edge_runtime.build.errors import NotImportable
 from edge_runtime.build.gguf.architecture import Architecture
-from edge_runtime.build.gguf.blocks import Blocks, Matrix, concatenate, read_floats, read_matrix, reorder_rows
-from edge_runtime.build.gguf.source import GgufSource
+from edge_runtime.build.gguf.blocks import Blocks, Floats, Matrix, concatenate, reorder_rows
 from edge_runtime.build.gguf.weights_file import WeightsFile
+
+
+class Tensors(Protocol):
+    """Where weights come from, under GGUF's names."""
+
+    def matrix(self, name: str, rows: int, columns: int) -> Matrix:
+        """Return a matrix that must be there.
+
+        Raises:
+            NotImportable: It is missing, or has another shape or type than is supported.
+        """
+        ...
+
+    def floats(self, name: str, size: int) -> Floats:
+        """Return a vector that must be there, in float32.
+
+        Raises:
+            NotImportable: It is missing, or has another shape or type than is supported.
+        """
+        ...
+
+    def find_floats(self, name: str, size: int) -> Floats | None:
+        """Return a vector, or nothing where it is missing.
+
+        Raises:
+            NotImportable: It has another shape or type than is supported.
+        """
+        ...
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is such a tensor."""
+        ...
+
+    def unread(self) -> list[str]:
+        """Return what nobody asked for, under the source's own names."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +89,11 @@ class LayerWeights:
     gate_up: tuple[Projection, ...]
     down: Projection
 
+    @property
+    def projections(self) -> tuple[Projection, ...]:
+        """Every matrix of the layer."""
+        return (*self.qkv, self.output, *self.gate_up, self.down)
+
 
 @dataclass(frozen=True, slots=True)
 class DecoderWeights:
@@ -76,13 +117,19 @@ class DecoderWeights:
     cosines: str
     sines: str
 
+    @property
+    def is_quantized(self) -> bool:
+        """Whether any matrix is of blocks."""
+        each = [self.head, *(part for layer in self.layers for part in layer.projections)]
+        return any(part.layout is not None for part in each)
+
 
 class WeightsReader:
-    """Takes every tensor of a file, in the order of the graph."""
+    """Takes every tensor of a source, in the order of the graph."""
 
-    def __init__(self, source: GgufSource, architecture: Architecture, file: WeightsFile) -> None:
-        """Read from `source`, write to `file`."""
-        self._source = source
+    def __init__(self, tensors: Tensors, architecture: Architecture, file: WeightsFile) -> None:
+        """Read from `tensors`, write to `file`."""
+        self._tensors = tensors
         self._shape = architecture
         self._file = file
 
@@ -93,9 +140,9 @@ class WeightsReader:
             NotImportable: A tensor is missing, has another shape or type than is supported, or has no use.
         """
         shape = self._shape
-        table = self._matrix("token_embd.weight", vocabulary_size, shape.hidden)
+        table = self._tensors.matrix("token_embd.weight", vocabulary_size, shape.hidden)
         embedding = self._write("embedding", [table])[0]
-        cosines, sines = shape.rotary_tables(self._floats_or_none("rope_freqs.weight", shape.head_size // 2))
+        cosines, sines = shape.rotary_tables(self._tensors.find_floats("rope_freqs.weight", shape.head_size // 2))
         weights = DecoderWeights(
             embedding=embedding,
             table=self._as_rows(embedding, table),
@@ -105,7 +152,7 @@ class WeightsReader:
             final_norm=self._floats("output_norm.weight", shape.hidden),
             head=self._head(embedding, vocabulary_size),
         )
-        unread = self._source.unread_tensors()
+        unread = self._tensors.unread()
         if unread:
             raise NotImportable(
                 f"The tensor `{unread[0]}` has no place in a `{shape.name}` decoder as it is known here."
@@ -133,7 +180,7 @@ class WeightsReader:
         )
 
     def _head(self, embedding: Projection, rows: int) -> Projection:
-        if self._source.find_tensor("output.weight", rows, self._shape.hidden) is None:
+        if "output.weight" not in self._tensors:
             return embedding
         return self._projections("head", ["output"], [rows], self._shape.hidden)[0]
 
@@ -141,9 +188,8 @@ class WeightsReader:
         """Write matrices that share their input: as one if their blocks are alike, else each."""
         matrices, biases = [], []
         for tensor, count in zip(tensors, rows, strict=True):
-            matrix = self._matrix(f"{tensor}.weight", count, columns)
-            bias = self._source.find_tensor(f"{tensor}.bias", count)
-            values = None if bias is None else read_floats(bias)
+            matrix = self._tensors.matrix(f"{tensor}.weight", count, columns)
+            values = self._tensors.find_floats(f"{tensor}.bias", count)
             order = self._shape.row_order(tensor, count)
             matrices.append(matrix if order is None else reorder_rows(matrix, order))
             biases.append(values if values is None or order is None else values[order])
@@ -180,15 +226,8 @@ class WeightsReader:
             "embedding.rows", embedding.weight, (len(table.codes), embedding.inputs * table.bits // 8)
         )
 
-    def _matrix(self, name: str, rows: int, columns: int) -> Matrix:
-        return read_matrix(self._source.tensor(name, rows, columns))
-
     def _floats(self, name: str, size: int) -> str:
-        return self._file.add(name, read_floats(self._source.tensor(name, size)))
-
-    def _floats_or_none(self, name: str, size: int) -> NDArray[np.float32] | None:
-        found = self._source.find_tensor(name, size)
-        return None if found is None else read_floats(found)
+        return self._file.add(name, self._tensors.floats(name, size))
 
 
 def _rows(matrix: Matrix) -> int:
