@@ -12,6 +12,7 @@ from inference_protocol.request import InferenceRequest
 from inference_protocol.text_parts import TextPart, UninspectableCause
 from routing_policies.policy.loader import LoadedPolicy
 from routing_policies.signals.deadline import parse_deadline
+from routing_policies.signals.hints import parse_hints
 from routing_policies.signals.label import NOTHING, label_of, parse_label_headers
 from routing_policies.signals.scanner import Scanner, ScanResult
 from routing_policies.signals.size import Calibration, Size, TokenCounter, exact, measure
@@ -58,7 +59,7 @@ class Measurer:
         policy: LoadedPolicy,
         received_at: float,
     ) -> Measured:
-        """Measure label, deadline and size.
+        """Measure label, deadline and size, and read the hints.
 
         Raises:
             InvalidHeader: A label or time header cannot be read.
@@ -85,6 +86,7 @@ class Measurer:
             output_cap=cap,
             cap_is_own=request.output_cap is not None,
             tenant=principal.tenant,
+            hints=parse_hints(headers),
         )
         return Measured(view, parts)
 

@@ -29,7 +29,7 @@ def decide(policy: LoadedPolicy, view: RequestView, snapshot: Snapshot) -> Verdi
     Hard rules first: what they exclude, no score brings back. Then the weighted sum of the terms.
     """
     budget = Budget.left(view.deadline, snapshot.now)
-    evaluation = Evaluation.of_request(policy.vocabulary, view, snapshot.now)
+    evaluation = Evaluation.of_request(policy.vocabulary, view, snapshot)
     found = find_eligible(policy, view, snapshot, evaluation)
     leaning = Leaning.of(policy, evaluation)
     terms = rate_targets(policy, view, snapshot, budget, found.targets, leaning.by_target)
@@ -48,7 +48,7 @@ def decide(policy: LoadedPolicy, view: RequestView, snapshot: Snapshot) -> Verdi
         label=view.label,
         reason=Reason.BUDGET_UNLIKELY if unlikely and order else _reason(order, terms, leaning),
         rules=(*found.matched, *(rule.id for rule in leaning.matched)),
-        notes=(*found.notes, *leaning.notes),
+        notes=(*view.hints.notes, *found.notes, *leaning.notes),
         policy_digest=policy.digest,
         digest=digest_inputs(policy.digest, view, snapshot),
     )
@@ -69,7 +69,7 @@ class Leaning:
         notes: list[str] = []
         by_target: dict[str, float] = {}
         for rule in policy.preferences:
-            answer = evaluation.likely(rule.when)
+            answer = rule.answer(evaluation)
             if answer is Answer.ERROR:
                 notes.append(f"{rule.id}: `when` could not be evaluated, so the preference was left out")
             elif answer is Answer.TRUE:

@@ -24,6 +24,8 @@ _CANNOT_BE_ASKED: Mapping[Health, str] = {
     Health.DOWN: "is down",
     Health.STARTING: "is still starting",
     Health.DRAINING: "is shutting down",
+    Health.RESTING: "asked to be left alone for a while",
+    Health.FAILING: "failed several times in a row",
 }
 
 
@@ -112,7 +114,7 @@ class _Asked:
             or self._by_rules(name)
             or self._by_capability(found.capabilities)
             or self._by_window(found.capabilities.window)
-            or self._by_health(found.health)
+            or self._by_health(found)
         )
 
     @staticmethod
@@ -147,6 +149,6 @@ class _Asked:
             return None
         return Exclusion(ExclusionKind.WINDOW, f"has a window of {window} tokens, and the request may take {needed}")
 
-    def _by_health(self, health: Health) -> Exclusion | None:
-        state = _CANNOT_BE_ASKED.get(health)
-        return None if state is None else Exclusion(ExclusionKind.DOWN, state)
+    def _by_health(self, found: TargetSnapshot) -> Exclusion | None:
+        state = _CANNOT_BE_ASKED.get(found.health)
+        return None if state is None else Exclusion(ExclusionKind.DOWN, state, back_in_s=found.back_in_s)

@@ -6,6 +6,7 @@ from typing import Any
 
 from routing_policies.budget import Budget
 from routing_policies.policy.loader import LoadedPolicy
+from routing_policies.signals.hints import Hints
 from routing_policies.signals.label import Label
 from routing_policies.signals.size import Size
 from routing_policies.snapshot import Prediction, Snapshot
@@ -27,6 +28,11 @@ def explain(verdict: Verdict, view: RequestView, snapshot: Snapshot, policy: Loa
         "size": _size(view.size, view.output_cap),
         "scores": _scores(verdict.scores),
         "weights": dict(verdict.weights),
+        "client": _hints(view.hints),
+        "device": {
+            "connectivity": snapshot.device.connectivity.value,
+            "free_memory_mb": snapshot.device.free_memory_mb,
+        },
         "targets": {name: _target(name, verdict, snapshot) for name in names},
         "rules": list(verdict.rules),
         "notes": list(verdict.notes),
@@ -90,6 +96,18 @@ def _size(size: Size, output_cap: int) -> dict[str, Any]:
     }
 
 
+def _hints(hints: Hints) -> dict[str, Any]:
+    return {
+        "save_data": hints.save_data,
+        "network": hints.network.value,
+        "metered": hints.metered,
+        "effective_type": hints.effective_type.value,
+        "battery_percent": hints.battery_percent,
+        "charging": hints.charging,
+        "unreadable": list(hints.unreadable),
+    }
+
+
 def _scores(scores: Scores) -> dict[str, Any]:
     return {
         "latency": scores.latency,
@@ -105,6 +123,7 @@ def _target(name: str, verdict: Verdict, snapshot: Snapshot) -> dict[str, Any]:
         "eligible": name in verdict.terms,
         "health": None if found is None else found.health.value,
         "window": None if found is None else found.capabilities.window,
+        "waiting": None if found is None else found.waiting,
         "prediction": None if found is None else _prediction(found.prediction),
     }
     if name in verdict.excluded:

@@ -18,7 +18,7 @@ def digest_inputs(policy_digest: str, view: RequestView, snapshot: Snapshot) -> 
     Sets are sorted, since their order differs between processes. Times count as what is left of them.
     """
     budget = Budget.left(view.deadline, snapshot.now)
-    needs, size, tenant = view.needs, view.size, view.tenant
+    needs, size, tenant, hints = view.needs, view.size, view.tenant, view.hints
     values = (
         policy_digest,
         (view.task.value, view.model, view.stream, view.output_cap, view.cap_is_own),
@@ -29,6 +29,9 @@ def digest_inputs(policy_digest: str, view: RequestView, snapshot: Snapshot) -> 
         (tenant.id, tenant.residency, sorted(tenant.roles)),
         [_target(target) for target in snapshot.targets.values()],
         snapshot.seed,
+        (hints.save_data, hints.network.value, hints.metered, hints.effective_type.value),
+        (hints.battery_percent, hints.charging, hints.unreadable),
+        (snapshot.device.connectivity.value, snapshot.device.free_memory_mb),
     )
     return hashlib.blake2b(repr(values).encode(), digest_size=16).hexdigest()
 
@@ -51,7 +54,7 @@ def _target(target: TargetSnapshot) -> tuple[Any, ...]:
     can, prediction = target.capabilities, target.prediction
     return (
         target.name,
-        target.health.value,
+        (target.health.value, target.back_in_s, target.waiting),
         (can.served_model, can.window, can.tools, can.json_schema, can.images, can.audio, can.logprobs, can.max_n),
         sorted(can.parameters),
         prediction

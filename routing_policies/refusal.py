@@ -32,7 +32,7 @@ def refusal(verdict: Verdict, policy: LoadedPolicy) -> TidegateError:
     }
     if ExclusionKind.DOWN in kinds:
         message = f"{_so_near(verdict, ExclusionKind.DOWN)}. Try again shortly."
-        return NoTargetAvailable(message, retry_after_s=_RETRY_AFTER_S, details=details)
+        return NoTargetAvailable(message, retry_after_s=_back_in_s(verdict), details=details)
     if ExclusionKind.BUDGET in kinds:
         return DeadlineExceeded(f"{_so_near(verdict, ExclusionKind.BUDGET)}. Allow more time.", details=details)
     if ExclusionKind.WINDOW in kinds:
@@ -50,6 +50,12 @@ def refusal(verdict: Verdict, policy: LoadedPolicy) -> TidegateError:
         f"answer it: {_each(verdict, refused)}."
     )
     return PolicyRefused(message, details=details)
+
+
+def _back_in_s(verdict: Verdict) -> float:
+    """When the first of the targets that are down is likely back."""
+    down = [exclusion for exclusion in verdict.excluded.values() if exclusion.kind is ExclusionKind.DOWN]
+    return min(_RETRY_AFTER_S if each.back_in_s is None else each.back_in_s for each in down)
 
 
 def _so_near(verdict: Verdict, kind: ExclusionKind) -> str:

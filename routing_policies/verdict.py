@@ -49,12 +49,14 @@ class Exclusion:
         rule: The constraint's id where one decided.
         detail: One clause for a person, without any content of the request.
         field: The field of the request that asks for what it cannot do.
+        back_in_s: Seconds after which it can be asked again, where that is known.
     """
 
     kind: ExclusionKind
     detail: str
     rule: str | None = None
     field: str | None = None
+    back_in_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

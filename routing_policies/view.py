@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from inference_protocol.request import Needs, Task
 from routing_policies.signals.deadline import Deadline
+from routing_policies.signals.hints import NO_HINTS, Hints
 from routing_policies.signals.label import Label
 from routing_policies.signals.size import Size
 
@@ -40,6 +41,7 @@ class RequestView:
     output_cap: int
     cap_is_own: bool = True
     tenant: Tenant = field(default_factory=lambda: Tenant("local"))
+    hints: Hints = NO_HINTS
 
     @property
     def reserved_output(self) -> int:

@@ -1,8 +1,8 @@
 """The two records of a request. They hold ids, measures and reasons, and no text of the request.
 
-Classes that hold no text of the request (scores, terms, predictions, needs) go in whole. Of all others each field is
-named here, so that a field added elsewhere does not find its way to the disk by itself. A decision holds all that it
-was made from, so that it can be made again, also by another policy.
+Classes that hold no text of the request (scores, terms, predictions, needs, hints) go in whole. Of all others each
+field is named here, so that a field added elsewhere does not find its way to the disk by itself. A decision holds all
+that it was made from, so that it can be made again, also by another policy.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ def decision_record(exchange: Exchange) -> dict[str, Any]:
         "model": view.model,
         "stream": view.stream,
         "needs": view.needs,
+        "client": view.hints,
         "label": _label(verdict.label, exchange.principal),
         "size": _size(view),
         "budget": _budget(view),
@@ -55,6 +56,7 @@ def decision_record(exchange: Exchange) -> dict[str, Any]:
         "scores": verdict.scores,
         "terms": dict(verdict.terms),
         "weights": dict(verdict.weights),
+        "device": decided.snapshot.device,
         "targets": {name: _target(target) for name, target in decided.snapshot.targets.items()},
         "predictions": {name: target.prediction for name, target in decided.snapshot.targets.items()},
         "seed": decided.snapshot.seed,
@@ -148,6 +150,7 @@ def _target(target: TargetSnapshot) -> dict[str, Any]:
         "health": target.health,
         "served_model": can.served_model,
         "window": can.window,
+        "waiting": target.waiting,
         "can": [name for name, yes in able.items() if yes],
         "max_n": can.max_n,
         "parameters": sorted(can.parameters),

@@ -22,10 +22,18 @@ from routing_policies.signals.label import DataClass
 
 TAGS, CAUSES, LEVEL_NAME = "label.tags", "label.causes", "label.level"
 TOTAL, TTFT = "deadline.total_ms", "deadline.ttft_ms"
-_WHOLE = frozenset({"size.tokens", "size.body_bytes", "request.output_cap"})
-_BUDGETS = frozenset({TOTAL, TTFT})
+_WHOLE = frozenset({"size.tokens", "size.body_bytes", "request.output_cap", "target.waiting"})
+_INFINITE_WHERE_UNSAID = frozenset({TOTAL, TTFT, "client.battery_percent", "device.free_memory_mb"})
 _LIKELY_TEXTS: Mapping[str, str] = {"tenant.id": "local", "tenant.residency": "", "request.model": "auto"}
-_LIKELY_NUMBERS: Mapping[str, float] = {TOTAL: 1000.0, TTFT: 500.0, "size.tokens": 100, "size.body_bytes": 400}
+_LIKELY_NUMBERS: Mapping[str, float] = {
+    TOTAL: 1000.0,
+    TTFT: 500.0,
+    "size.tokens": 100,
+    "size.body_bytes": 400,
+    "client.battery_percent": 80.0,
+    "device.free_memory_mb": 4000.0,
+    "target.waiting": 0,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +154,7 @@ class _Builder:
             apart=len(group),
             beside_whole=any(member in _WHOLE for member in group),
         )
-        return (math.inf, *found) if name in _BUDGETS else tuple(found)
+        return (math.inf, *found) if name in _INFINITE_WHERE_UNSAID else tuple(found)
 
 
 def _groups(found: Mentions) -> dict[str, list[str]]:

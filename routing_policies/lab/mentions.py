@@ -97,7 +97,11 @@ class Mentions:
         _Walk(self, target).visit(tree)
 
 
-REQUEST_TYPES: Mapping[str, ValueType] = {known.name: known.type for known in names.REQUEST_NAMES}
+REQUEST_TYPES: Mapping[str, ValueType] = {
+    **{known.name: known.type for known in names.REQUEST_NAMES},
+    **{known.name: known.type for known in names.STATE_NAMES},
+}
+"""What a condition leaves open: all but what the policy says of its targets."""
 
 
 @dataclass(slots=True)
@@ -186,8 +190,8 @@ class _Walk:
             return [Known(int(names.CONSTANTS[name]))]
         if name in self.target:
             return [Known(self.target[name])]
-        if name.startswith("target."):
-            return []
+        if name not in REQUEST_TYPES:
+            return []  # of a target, and none is looked at
         words = self.found.read_name(name).words
         return [Open(name)] if words is None else [Known(word) for word in words]
 

@@ -18,21 +18,22 @@ from inference_protocol.request import Needs, Task
 from inference_protocol.text_parts import UninspectableCause
 from routing_policies.policy.loaded import LoadedPolicy
 from routing_policies.signals.deadline import Deadline
+from routing_policies.signals.hints import EffectiveType, Hints, Network
 from routing_policies.signals.label import NOTHING, Component, DataClass, Label
 from routing_policies.signals.size import Size, TokenInterval
-from routing_policies.snapshot import Capabilities, Health, Prediction, Snapshot, TargetSnapshot
+from routing_policies.snapshot import Capabilities, Connectivity, Device, Health, Prediction, Snapshot, TargetSnapshot
 from routing_policies.verdict import ExclusionKind
 from routing_policies.view import RequestView, Tenant
 
 ABLE = Capabilities("any", tools=True, json_schema=True, images=True, audio=True, logprobs=True, max_n=1 << 16)
 
-_LATER = frozenset({"needs", "residency", "targets"})
+_LATER = frozenset({"needs", "residency", "targets", "client", "device"})
 """What the first records did not hold."""
 
 _TASKS: Mapping[str, Task] = {task.value: task for task in Task}
 
 T = TypeVar("T")
-States = Mapping[str, tuple[Health, Capabilities]]
+States = Mapping[str, tuple[Health, Capabilities, int | None]]
 
 
 class UnreadableRecord(ValueError):
@@ -43,7 +44,7 @@ class Replayed(NamedTuple):
     """What a decision was made on, and how it went.
 
     Attributes:
-        states: Target to its health and abilities; the same object for the same states.
+        states: Target to its health, its abilities and how many wait there; the same object for the same states.
         eligible: As recorded, best first.
         assumed: What the record does not hold.
     """
@@ -88,15 +89,18 @@ class Replayer:
             output_cap=size["output_cap"] if own_cap else self.policy.policy.defaults.max_tokens,
             cap_is_own=own_cap,
             tenant=self._same("tenant", tenant, _tenant),
+            hints=self._same("client", record.get("client", {}), _hints),
         )
         targets = {
-            name: TargetSnapshot(name, health, can, None, _prediction(predictions.get(name)))
-            for name, (health, can) in states.items()
+            name: TargetSnapshot(name, health, can, None, _prediction(predictions.get(name)), waiting=waiting)
+            for name, (health, can, waiting) in states.items()
         }
         now = record.get("decided_after_ms", 0.0) / 1000.0
         return Replayed(
             view=view,
-            snapshot=Snapshot(targets, now, record.get("seed", 0)),
+            snapshot=Snapshot(
+                targets, now, record.get("seed", 0), self._same("device", record.get("device", {}), _device)
+            ),
             states=states,
             eligible=tuple([entry["target"] for entry in record["eligible"]]),
             assumed=() if _LATER.issubset(record) else tuple(sorted(_LATER.difference(record))),
@@ -149,13 +153,27 @@ def _tenant(value: tuple[str, list[str], str]) -> Tenant:
     return Tenant(value[0], frozenset(value[1]), value[2])
 
 
+def _hints(value: Mapping[str, Any]) -> Hints:
+    told = {**value, "unreadable": tuple(value.get("unreadable", ()))}
+    for name, kind in (("network", Network), ("effective_type", EffectiveType)):
+        if name in told:
+            told[name] = kind(told[name])
+    return Hints(**told)
+
+
+def _device(value: Mapping[str, Any]) -> Device:
+    return Device(Connectivity(value.get("connectivity", Connectivity.COLD)), value.get("free_memory_mb"))
+
+
 def _component(part: Mapping[str, Any]) -> Component:
     level = part["class"]
     return Component(None if level is None else DataClass.from_word(level), frozenset(part["tags"]))
 
 
 def _states(value: Mapping[str, Mapping[str, Any]]) -> States:
-    return {name: (Health(target["health"]), _capabilities(target)) for name, target in value.items()}
+    return {
+        name: (Health(target["health"]), _capabilities(target), target.get("waiting")) for name, target in value.items()
+    }
 
 
 def _capabilities(target: Mapping[str, Any]) -> Capabilities:
@@ -174,6 +192,7 @@ def _assumed_states(exclusions: Mapping[str, str | None]) -> States:
         name: (
             Health.DOWN if kind == ExclusionKind.DOWN else Health.UP,
             Capabilities(None) if kind == ExclusionKind.MODEL else ABLE,
+            None,
         )
         for name, kind in exclusions.items()
     }

@@ -98,7 +98,10 @@ def rulebook_of(loaded: LoadedPolicy, domain: Domain | None = None) -> Rulebook:
         admits={name: tuple(_admits(loaded, name, domain)) for name in policy.targets},
         constraints=tuple(rules[:count]),
         invariants=tuple(rules[count:]),
-        preferences=tuple(formula_of(parse(rule.when.source), domain, {}) for rule in loaded.preferences),
+        preferences=tuple(
+            formula_of(parse(rule.when.source), domain, target_values(rule.target, policy.targets[rule.target]))
+            for rule in loaded.preferences
+        ),
     )
 
 

@@ -110,7 +110,7 @@ class Decider:
         key = self._cell(replayed, snapshot)
         known = self._known.get(key)
         if known is None:
-            evaluation = Evaluation.of_request(self._policy.vocabulary, replayed.view, snapshot.now)
+            evaluation = Evaluation.of_request(self._policy.vocabulary, replayed.view, snapshot)
             found = find_eligible(self._policy, replayed.view, snapshot, evaluation)
             known = self._known[key] = found, Leaning.of(self._policy, evaluation), replayed
         return known
@@ -121,14 +121,14 @@ class Decider:
         tokens, needed = view.size.tokens, view.size.tokens.most + view.reserved_output
         cell: list[Any] = [id(view.label), id(view.needs), id(view.tenant), id(replayed.states)]
         cell += (view.task, view.model, view.stream)
-        for _, can in replayed.states.values():
+        for _, can, _ in replayed.states.values():
             cell.append(can.window is not None and needed > can.window)
         for known in self._policy.vocabulary.request:
             if known.name == "size.tokens":
                 cuts = self._cuts.get(known.name, [])
                 cell += (_gap(cuts, tokens.least), _gap(cuts, tokens.likely), _gap(cuts, tokens.most))
             elif known.name in _NUMBERS:
-                value = known.read(view, snapshot.now)
+                value = known.read(view, snapshot)
                 cuts_of = self._cuts.get(known.name)
                 cell.append(value if cuts_of is None else _gap(cuts_of, value))
         return tuple(cell)

@@ -24,7 +24,7 @@ from routing_policies.policy.expression import (
     Relation,
     SyntaxFault,
 )
-from routing_policies.policy.names import BOOLEAN, COUNT, LEVEL, NUMBER, TEXT, TOKENS, ValueType
+from routing_policies.policy.names import BOOLEAN, COUNT, LEVEL, NUMBER, TEXT, TOKENS, Scope, ValueType
 
 _TEXT_METHODS = ("startsWith", "endsWith", "contains")
 _LIST_METHODS = ("exists", "all", "size")
@@ -44,13 +44,13 @@ class Facts:
     token_thresholds: tuple[int, ...]
 
 
-def check(tree: Expression, schema: Mapping[str, ValueType], *, sees_target: bool) -> Facts:
-    """Check a condition against the names it may use.
+def check(tree: Expression, schema: Mapping[str, ValueType], scope: Scope) -> Facts:
+    """Check a condition against the names it may use where it stands.
 
     Raises:
         SyntaxFault: With the place of the fault.
     """
-    checker = _Checker(schema, sees_target)
+    checker = _Checker(schema, scope)
     found = checker.type_of(tree)
     if found != BOOLEAN:
         raise SyntaxFault(tree.at, f"a condition must be true or false, and this is {found.word}")
@@ -60,7 +60,7 @@ def check(tree: Expression, schema: Mapping[str, ValueType], *, sees_target: boo
 @dataclass(slots=True)
 class _Checker:
     schema: Mapping[str, ValueType]
-    sees_target: bool
+    scope: Scope
     read: list[tuple[int, str]] = field(default_factory=list)
     thresholds: list[int] = field(default_factory=list)
     bound: dict[str, ValueType] = field(default_factory=dict)
@@ -97,7 +97,13 @@ class _Checker:
         found = self.schema.get(node.name)
         if found is None:
             raise SyntaxFault(node.at, self._unknown(node.name))
-        if node.name.startswith("target.") and not self.sees_target:
+        if node.name in names.SOFT and self.scope is not Scope.PREFER:
+            raise SyntaxFault(
+                node.at,
+                f"`{node.name}` may stand in `prefer` only: a caller can leave it out or it changes by itself, so who "
+                "may answer never hangs on it",
+            )
+        if node.name.startswith("target.") and self.scope is Scope.WHEN:
             raise SyntaxFault(node.at, "`when` sees the request only; say what a target must be in `require`")
         self.read.append((node.at, node.name))
         return found

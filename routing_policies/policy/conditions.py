@@ -18,8 +18,9 @@ from routing_policies.policy import names
 from routing_policies.policy.checker import Facts, check
 from routing_policies.policy.expression import SyntaxFault, parse
 from routing_policies.policy.model import Target
-from routing_policies.policy.names import ValueType
+from routing_policies.policy.names import Scope, ValueType
 from routing_policies.signals.size import TokenInterval
+from routing_policies.snapshot import Snapshot
 from routing_policies.view import RequestView
 
 # What the evaluator raises: unknown names, missing fields, wrong types, overflow.
@@ -56,13 +57,13 @@ class Condition:
         return not any(tokens.least <= threshold <= tokens.most for threshold in self.token_thresholds)
 
 
-def compile_condition(source: str, schema: Mapping[str, ValueType], *, sees_target: bool) -> Condition:
+def compile_condition(source: str, schema: Mapping[str, ValueType], scope: Scope) -> Condition:
     """Check and compile a condition.
 
     Raises:
         SyntaxFault: It cannot be read, or does not pass the check; with the offset of the fault.
     """
-    facts = check(parse(source), schema, sees_target=sees_target)
+    facts = check(parse(source), schema, scope)
     try:
         program = cel.compile(_with_flat_names(source, facts))
     except ValueError as exc:
@@ -85,14 +86,16 @@ class Vocabulary:
     """The names that the conditions of one policy read; no other value is computed or handed over.
 
     Attributes:
-        request: The names whose values come from the request.
+        request: The names whose values come from the request or the device.
         constants: Constants by name.
         targets: Target to the values of its names, by flat name.
+        states: The names whose values come from a target's state.
     """
 
     request: tuple[names.RequestName, ...]
     constants: Mapping[str, int]
     targets: Mapping[str, Mapping[str, Any]]
+    states: tuple[names.StateName, ...] = ()
 
     @classmethod
     def of(cls, conditions: Iterable[Condition], targets: Mapping[str, Target]) -> Vocabulary:
@@ -106,29 +109,33 @@ class Vocabulary:
                 name: {_flat(known.name): known.read(name, target) for known in fields}
                 for name, target in targets.items()
             },
+            states=tuple(known for known in names.STATE_NAMES if known.name in read),
         )
 
 
 class Evaluation:
     """The conditions of one decision. Building it costs more than a condition does, so there is one a decision."""
 
-    def __init__(self, vocabulary: Vocabulary, values: Mapping[str, Any], tokens: TokenInterval) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, values: Mapping[str, Any], tokens: TokenInterval, snapshot: Snapshot
+    ) -> None:
         """Take over values by flat name; use `of_request` or `of_target`."""
         self._context = cel.Context({**values, **vocabulary.constants})
         self._vocabulary = vocabulary
         self._tokens = tokens
+        self._snapshot = snapshot
         self._target: str | None = None
 
     @classmethod
-    def of_request(cls, vocabulary: Vocabulary, view: RequestView, now: float) -> Evaluation:
-        """Read the values of a request; `now` is monotonic seconds."""
-        values = {_flat(known.name): known.read(view, now) for known in vocabulary.request}
-        return cls(vocabulary, values, view.size.tokens)
+    def of_request(cls, vocabulary: Vocabulary, view: RequestView, snapshot: Snapshot) -> Evaluation:
+        """Read the values of a request and what is so at the time."""
+        values = {_flat(known.name): known.read(view, snapshot) for known in vocabulary.request}
+        return cls(vocabulary, values, view.size.tokens, snapshot)
 
     @classmethod
     def of_target(cls, vocabulary: Vocabulary, target: str) -> Evaluation:
         """For conditions that read nothing of a request."""
-        found = cls(vocabulary, {}, TokenInterval(0, 0, 0))
+        found = cls(vocabulary, {}, TokenInterval(0, 0, 0), Snapshot({}, 0.0))
         found.turn_to(target)
         return found
 
@@ -139,6 +146,8 @@ class Evaluation:
         self._target = target
         for name, value in self._vocabulary.targets[target].items():
             self._context.add_variable(name, value)
+        for known in self._vocabulary.states:
+            self._context.add_variable(_flat(known.name), known.read(self._snapshot.targets.get(target)))
 
     def likely(self, condition: Condition) -> Answer:
         """Evaluate for a soft rule: the likely number of tokens stands for the true one."""

@@ -21,6 +21,7 @@ from routing_policies.policy.errors import PolicyError, choice
 from routing_policies.policy.expression import SyntaxFault
 from routing_policies.policy.loaded import LoadedPolicy
 from routing_policies.policy.model import Policy
+from routing_policies.policy.names import Scope
 from routing_policies.policy.rules import HardRule, SoftRule
 from routing_policies.policy.yaml_source import MAX_BYTES, Source, read
 from routing_policies.signals.deadline import DeadlineDefaults
@@ -122,22 +123,23 @@ class _Compiler:
 
     def hard_rules(self) -> Iterator[HardRule]:
         for index, constraint in enumerate(self.policy.constraints):
-            when = self._compile(("constraints", index, "when"), constraint.when)
+            when = self._compile(("constraints", index, "when"), constraint.when, Scope.WHEN)
             if constraint.require is None:
                 yield HardRule(constraint.id, when, denied=frozenset(constraint.deny or ()))
             else:
                 yield self._requiring(constraint.id, when, ("constraints", index, "require"), constraint.require)
         for index, invariant in enumerate(self.policy.invariants):
-            when = self._compile(("invariants", index, "when"), invariant.when)
+            when = self._compile(("invariants", index, "when"), invariant.when, Scope.WHEN)
             yield self._requiring(invariant.id, when, ("invariants", index, "require"), invariant.require)
 
     def soft_rules(self) -> Iterator[SoftRule]:
         for index, preference in enumerate(self.policy.prefer):
-            when = self._compile(("prefer", index, "when"), preference.when)
-            yield SoftRule(preference.id, when, preference.target, preference.weight)
+            when = self._compile(("prefer", index, "when"), preference.when, Scope.PREFER)
+            looks = any(name.startswith("target.") for name in when.reads)
+            yield SoftRule(preference.id, when, preference.target, preference.weight, looks)
 
     def _requiring(self, rule_id: str, when: Condition, path: tuple[str | int, ...], require: str) -> HardRule:
-        condition = self._compile(path, require, sees_target=True)
+        condition = self._compile(path, require, Scope.REQUIRE)
         return HardRule(rule_id, when, require=condition, settled=self._settled(condition))
 
     def _settled(self, condition: Condition) -> dict[str, Answer]:
@@ -147,9 +149,9 @@ class _Compiler:
             return {}
         return {name: Evaluation.of_target(vocabulary, name).likely(condition) for name in self.policy.targets}
 
-    def _compile(self, path: tuple[str | int, ...], text: str, *, sees_target: bool = False) -> Condition:
+    def _compile(self, path: tuple[str | int, ...], text: str, scope: Scope) -> Condition:
         try:
-            return compile_condition(text, names.schema(self.policy.targets), sees_target=sees_target)
+            return compile_condition(text, names.schema(self.policy.targets), scope)
         except SyntaxFault as fault:
             raise self.source.error_within(path, text, fault.at, f"`{path[-1]}`: {fault.message}") from None
 

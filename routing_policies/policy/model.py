@@ -13,9 +13,11 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, StringConstraints, model_validator
 
 from inference_protocol import budgets
+from inference_protocol.request import Task
 from inference_protocol.text_parts import UninspectableCause
+from routing_policies.signals.hints import EffectiveType, Network
 from routing_policies.signals.label import DataClass
-from routing_policies.snapshot import Health
+from routing_policies.snapshot import Connectivity, Health
 
 MAX_RULES = 200
 MAX_TARGETS = 64
@@ -49,6 +51,7 @@ def _read_class(value: object) -> DataClass:
 ClassWord = Annotated[DataClass, BeforeValidator(_read_class), PlainSerializer(lambda c: c.word, return_type=str)]
 Id = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=64)]
 Text = Annotated[str, StringConstraints(max_length=200)]
+FindingTag = Literal["pii", "phi", "pci", "secret"]
 Milliseconds = Annotated[float, Field(gt=0, le=86_400_000)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -111,7 +114,7 @@ class Target(Part):
     region: Text = ""
     quality: Share | None = None
     tags_allowed: tuple[Text, ...] | None = None
-    pseudonymize: tuple[Literal["pii", "phi", "pci", "secret"], ...] = ()
+    pseudonymize: tuple[FindingTag, ...] = ()
     retention_days: int | None = Field(default=None, ge=0)
     price: Price | None = None
     power: Power | None = None
@@ -189,11 +192,51 @@ class Invariant(Part):
 
 
 class GivenLabel(Part):
-    """The label of a test's request."""
+    """The label of a test's request: what it declares, and what is found in it."""
 
     data_class: ClassWord | None = Field(default=None, alias="class")
     tags: tuple[Text, ...] = ()
+    findings: tuple[FindingTag, ...] = ()
     causes: tuple[UninspectableCause, ...] = ()
+
+
+class GivenRequest(Part):
+    """What else is so of a test's request."""
+
+    task: Task = Task.CHAT
+    model: Text = "auto"
+    stream: bool = True
+    tools: bool = False
+    json_schema: bool = Field(default=False, alias="schema")
+    images: bool = False
+    audio: bool = False
+    output_cap: int | None = Field(default=None, ge=1)
+    body_bytes: int | None = Field(default=None, ge=0)
+
+
+class GivenTenant(Part):
+    """Who calls in a test."""
+
+    id: Text = "test"
+    roles: tuple[Text, ...] = ()
+
+
+class GivenClient(Part):
+    """The hints of a test's caller."""
+
+    save_data: bool = False
+    network: Network = Network.UNKNOWN
+    metered: bool = False
+    effective_type: EffectiveType = EffectiveType.UNKNOWN
+    battery_percent: float | None = Field(default=None, ge=0, le=100)
+    charging: bool = False
+
+
+class GivenDevice(Part):
+    """The state of this device in a test."""
+
+    connectivity: Connectivity = Connectivity.ONLINE
+    free_memory_mb: Amount | None = None
 
 
 class GivenTarget(Part):
@@ -201,6 +244,7 @@ class GivenTarget(Part):
 
     health: Health = Health.UP
     window: int | None = Field(default=None, gt=0)
+    waiting: int | None = Field(default=None, ge=0)
     ttft_ms: Milliseconds | None = None
     total_ms: Milliseconds | None = None
 
@@ -212,7 +256,11 @@ class Given(Part):
     total_ms: Milliseconds | None = None
     ttft_ms: Milliseconds | None = None
     tokens: int = Field(default=100, ge=0)
+    request: GivenRequest = GivenRequest()
+    tenant: GivenTenant = GivenTenant()
     residency: Text = ""
+    client: GivenClient = GivenClient()
+    device: GivenDevice = GivenDevice()
     targets: Mapping[str, GivenTarget] = {}
 
 

@@ -1,6 +1,9 @@
 """The names that a condition may use: their types, and where their values come from.
 
 One table serves the load-time checker, the evaluation and the documentation, so that they cannot drift apart.
+
+Hard rules see what the policy, the identity and the measured request settle. What a caller can leave out, or what
+changes by itself, is for preferences only: else who may answer would hang on it.
 """
 
 from __future__ import annotations
@@ -8,12 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from inference_protocol.request import Task
 from inference_protocol.text_parts import UninspectableCause
 from routing_policies.policy.model import Kind, Target
+from routing_policies.signals.hints import EffectiveType, Network
 from routing_policies.signals.label import DataClass
+from routing_policies.snapshot import Connectivity, Snapshot, TargetSnapshot
 from routing_policies.view import RequestView
 
 
@@ -49,20 +55,30 @@ def one_of(words: Iterable[str]) -> ValueType:
 CONSTANTS: Mapping[str, DataClass] = {level.name: level for level in DataClass}
 
 
+class Scope(Enum):
+    """Where a condition stands, which settles what it sees."""
+
+    WHEN = "`when` of a constraint or an invariant"
+    REQUIRE = "`require`"
+    PREFER = "`when` of a preference"
+
+
 @dataclass(frozen=True, slots=True)
 class RequestName:
     """A name that has a value for every request.
 
     Attributes:
         name: Dotted, as conditions write it.
-        read: From the view of a request and the monotonic seconds of the decision to the value.
+        read: From the view of a request and the snapshot of the decision to the value.
         meaning: For the documentation.
+        soft: Whether only preferences see it.
     """
 
     name: str
     type: ValueType
-    read: Callable[[RequestView, float], Any]
+    read: Callable[[RequestView, Snapshot], Any]
     meaning: str
+    soft: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +88,20 @@ class TargetName:
     name: str
     type: ValueType
     read: Callable[[str, Target], Any]
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class StateName:
+    """A name that has a value for every target and changes by itself: only preferences see it.
+
+    Attributes:
+        read: From the target's snapshot, or `None` where the settings do not name the target.
+    """
+
+    name: str
+    type: ValueType
+    read: Callable[[TargetSnapshot | None], Any]
     meaning: str
 
 
@@ -91,13 +121,13 @@ REQUEST_NAMES: tuple[RequestName, ...] = (
     RequestName(
         "deadline.total_ms",
         NUMBER,
-        lambda v, now: _or_infinite(v.deadline.remaining_total_ms(now)),
+        lambda v, s: _or_infinite(v.deadline.remaining_total_ms(s.now)),
         "milliseconds left for the whole answer; infinite without a budget",
     ),
     RequestName(
         "deadline.ttft_ms",
         NUMBER,
-        lambda v, now: _or_infinite(v.deadline.remaining_first_content_ms(now)),
+        lambda v, s: _or_infinite(v.deadline.remaining_first_content_ms(s.now)),
         "milliseconds left until the first content; infinite without a budget",
     ),
     RequestName("size.tokens", TOKENS, lambda v, _: v.size.tokens.likely, "input tokens"),
@@ -113,6 +143,42 @@ REQUEST_NAMES: tuple[RequestName, ...] = (
     RequestName("tenant.id", TEXT, lambda v, _: v.tenant.id, "who calls"),
     RequestName("tenant.roles", TEXTS, lambda v, _: sorted(v.tenant.roles), "the caller's roles"),
     RequestName("tenant.residency", TEXT, lambda v, _: v.tenant.residency, "where the caller's data must stay"),
+    RequestName("client.save_data", BOOLEAN, lambda v, _: v.hints.save_data, "whether it asks to save data", soft=True),
+    RequestName(
+        "client.network", one_of(Network), lambda v, _: v.hints.network.value, "what its device is linked by", soft=True
+    ),
+    RequestName(
+        "client.metered", BOOLEAN, lambda v, _: v.hints.metered, "whether that link costs by volume", soft=True
+    ),
+    RequestName(
+        "client.effective_type",
+        one_of(EffectiveType),
+        lambda v, _: v.hints.effective_type.value,
+        "how good that link is, as a browser measures it",
+        soft=True,
+    ),
+    RequestName(
+        "client.battery_percent",
+        NUMBER,
+        lambda v, _: _or_infinite(v.hints.battery_percent),
+        "what its battery holds, 0 to 100; infinite where it does not tell",
+        soft=True,
+    ),
+    RequestName("client.charging", BOOLEAN, lambda v, _: v.hints.charging, "whether it is on mains", soft=True),
+    RequestName(
+        "device.connectivity",
+        one_of(Connectivity),
+        lambda _, s: s.device.connectivity.value,
+        "how this device stands to the world outside",
+        soft=True,
+    ),
+    RequestName(
+        "device.free_memory_mb",
+        NUMBER,
+        lambda _, s: _or_infinite(s.device.free_memory_mb),
+        "megabytes of memory left on this device; infinite where nobody can say",
+        soft=True,
+    ),
 )
 
 TARGET_NAMES: tuple[TargetName, ...] = (
@@ -129,9 +195,23 @@ TARGET_NAMES: tuple[TargetName, ...] = (
 )
 
 
+STATE_NAMES: tuple[StateName, ...] = (
+    StateName(
+        "target.waiting",
+        NUMBER,
+        lambda t: (t.waiting if t is not None else None) or 0,
+        "requests that wait there for a free place; 0 where it does not tell",
+    ),
+)
+
+SOFT = frozenset({*(known.name for known in REQUEST_NAMES if known.soft), *(known.name for known in STATE_NAMES)})
+"""What only preferences see."""
+
+
 def schema(target_names: Iterable[str]) -> dict[str, ValueType]:
     """Every dotted name with its type; `target.name` can be only a target of this policy."""
     found = {known.name: known.type for known in REQUEST_NAMES}
     found |= {known.name: known.type for known in TARGET_NAMES}
+    found |= {known.name: known.type for known in STATE_NAMES}
     found["target.name"] = one_of(target_names)
     return found

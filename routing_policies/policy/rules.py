@@ -37,9 +37,20 @@ class HardRule:
 
 @dataclass(frozen=True, slots=True)
 class SoftRule:
-    """A preference: what it adds to a target's score where `when` holds."""
+    """A preference: what it adds to a target's score where `when` holds.
+
+    Attributes:
+        looks_at_target: Whether `when` reads something of that target.
+    """
 
     id: str
     when: Condition
     target: str
     weight: float
+    looks_at_target: bool = False
+
+    def answer(self, evaluation: Evaluation) -> Answer:
+        """What `when` says; `target` in it is the one that the rule is about."""
+        if self.looks_at_target:
+            evaluation.turn_to(self.target)
+        return evaluation.likely(self.when)

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from inference_protocol.request import Needs, Task
+from inference_protocol.request import Needs
 from routing_policies.decide import decide
 from routing_policies.policy.loader import LoadedPolicy
-from routing_policies.policy.model import Expect, Given, GivenTarget
+from routing_policies.policy.model import Expect, Given, GivenDevice, GivenTarget
 from routing_policies.signals.deadline import Deadline
-from routing_policies.signals.label import NOTHING, Component, ScanResult, label_of
+from routing_policies.signals.hints import Hints
+from routing_policies.signals.label import NOTHING, Component, Finding, ScanResult, label_of
 from routing_policies.signals.size import Size, TokenInterval
-from routing_policies.snapshot import Capabilities, Prediction, Snapshot, TargetSnapshot
+from routing_policies.snapshot import Capabilities, Device, Prediction, Snapshot, TargetSnapshot
 from routing_policies.verdict import Verdict
 from routing_policies.view import RequestView, Tenant
 
 _MODEL = "any"
 _SPREAD = 0.3
+_BYTES_PER_TOKEN = 4
+# Where a finding can be replaced by a token.
+_SPOKEN = "messages[0].content"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,8 @@ def run_tests(policy: LoadedPolicy) -> Report:
     failures: list[Failure] = []
     touched: set[str] = set()
     for test in policy.policy.tests:
-        verdict = decide(policy, _view(policy, test.given), given_snapshot(policy, test.given.targets))
+        snapshot = given_snapshot(policy, test.given.targets, test.given.device)
+        verdict = decide(policy, _view(policy, test.given), snapshot)
         failures += [Failure(test.name, message) for message in _differences(test.expect, verdict)]
         touched.update(verdict.rules)
     rules = [*(rule.id for rule in policy.constraints), *(rule.id for rule in policy.preferences)]
@@ -80,23 +85,30 @@ def _listed(words: tuple[str, ...]) -> str:
 
 
 def _view(policy: LoadedPolicy, given: Given) -> RequestView:
-    label, defaults = given.label, policy.policy.defaults
+    label, request = given.label, given.request
+    found = tuple(Finding(f"given {tag}", tag, _SPOKEN, 0, 0, "given") for tag in label.findings)
+    bytes_of_text = given.tokens * _BYTES_PER_TOKEN
     return RequestView(
-        task=Task.CHAT,
-        model=_MODEL,
-        stream=True,
-        needs=Needs(),
+        task=request.task,
+        model=request.model,
+        stream=request.stream,
+        needs=Needs(tools=request.tools, schema=request.json_schema, images=request.images, audio=request.audio),
         label=label_of(
             policy.label_rules,
             declared=Component(label.data_class, frozenset(label.tags)),
             key=NOTHING,
             taint=NOTHING,
-            scan=ScanResult(causes=frozenset(label.causes)),
+            scan=ScanResult(found, frozenset(label.causes)),
         ),
         deadline=Deadline(0.0, _at(given.total_ms), _at(given.ttft_ms)),
-        size=Size(TokenInterval(given.tokens, given.tokens, given.tokens), body_bytes=given.tokens * 4),
-        output_cap=defaults.max_tokens,
-        tenant=Tenant("test", residency=given.residency),
+        size=Size(
+            TokenInterval(given.tokens, given.tokens, given.tokens),
+            bytes_of_text if request.body_bytes is None else request.body_bytes,
+        ),
+        output_cap=request.output_cap or policy.policy.defaults.max_tokens,
+        cap_is_own=request.output_cap is not None,
+        tenant=Tenant(given.tenant.id, frozenset(given.tenant.roles), given.residency),
+        hints=Hints(**given.client.model_dump()),
     )
 
 
@@ -104,14 +116,18 @@ def _at(budget_ms: float | None) -> float | None:
     return None if budget_ms is None else budget_ms / 1000.0
 
 
-def given_snapshot(policy: LoadedPolicy, given: Mapping[str, GivenTarget]) -> Snapshot:
-    """The targets as they are said to be, up and able where nothing is said, at second 0."""
-    return Snapshot({name: _target(name, given.get(name, GivenTarget())) for name in policy.policy.targets}, now=0.0)
+def given_snapshot(policy: LoadedPolicy, given: Mapping[str, GivenTarget], device: GivenDevice) -> Snapshot:
+    """The targets as they are said to be, up and able where nothing is said, and this device, at second 0."""
+    return Snapshot(
+        {name: _target(name, given.get(name, GivenTarget())) for name in policy.policy.targets},
+        now=0.0,
+        device=Device(device.connectivity, device.free_memory_mb),
+    )
 
 
 def _target(name: str, given: GivenTarget) -> TargetSnapshot:
     can = Capabilities(_MODEL, window=given.window, tools=True, json_schema=True, images=True, audio=True)
-    return TargetSnapshot(name, given.health, can, prediction=_prediction(given))
+    return TargetSnapshot(name, given.health, can, prediction=_prediction(given), waiting=given.waiting)
 
 
 def _prediction(given: GivenTarget) -> Prediction | None:

@@ -14,6 +14,7 @@ from routing_policies.policy.conditions import Answer, Condition, Evaluation, Vo
 from routing_policies.policy.model import Kind, Target
 from routing_policies.signals.label import DataClass
 from routing_policies.signals.size import TokenInterval
+from routing_policies.snapshot import Snapshot
 from routing_policies.view import RequestView, Tenant
 from tests.support.random_conditions import conditions
 
@@ -24,11 +25,11 @@ TARGETS = {
 
 
 def compiled(source: str) -> Condition:
-    return compile_condition(source, names.schema(TARGETS), sees_target=True)
+    return compile_condition(source, names.schema(TARGETS), names.Scope.REQUIRE)
 
 
 def evaluation(view: RequestView, *conditions: Condition, target: str = "cloud") -> Evaluation:
-    found = Evaluation.of_request(Vocabulary.of(conditions, TARGETS), view, now=1000.0)
+    found = Evaluation.of_request(Vocabulary.of(conditions, TARGETS), view, Snapshot({}, now=1000.0))
     found.turn_to(target)
     return found
 

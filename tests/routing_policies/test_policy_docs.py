@@ -10,13 +10,15 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
+from inference_protocol import headers
 from routing_policies.decide import decide
 from routing_policies.policy.loader import builtin_names, load_text
 from routing_policies.policy.model import Policy
-from routing_policies.policy.names import REQUEST_NAMES, TARGET_NAMES
+from routing_policies.policy.names import REQUEST_NAMES, SOFT, STATE_NAMES, TARGET_NAMES
 from routing_policies.refusal import refusal
+from routing_policies.signals.hints import EffectiveType, Network, parse_hints
 from routing_policies.signals.label import DataClass
-from routing_policies.snapshot import Health
+from routing_policies.snapshot import Connectivity, Health
 from routing_policies.verdict import ExclusionKind, Reason
 
 DOC = (Path(__file__).parents[2] / "docs" / "policies.md").read_text(encoding="utf-8")
@@ -51,8 +53,33 @@ def test_every_field_of_the_document_is_listed_and_no_other() -> None:
 
 
 def test_every_name_of_a_condition_is_listed_with_its_type_and_meaning() -> None:
-    expected = [[f"`{known.name}`", known.type.word, known.meaning] for known in (*REQUEST_NAMES, *TARGET_NAMES)]
-    assert rows("Conditions")[2:] == expected
+    known = (*REQUEST_NAMES, *TARGET_NAMES, *STATE_NAMES)
+    expected = {name.name: [f"`{name.name}`", name.type.word, name.meaning] for name in known}
+    assert rows("Conditions")[2:] == [row for name, row in expected.items() if name not in SOFT]
+    assert rows("Hints and state")[2:][: len(SOFT)] == [row for name, row in expected.items() if name in SOFT]
+
+
+def test_every_word_of_a_hint_and_every_state_of_connectivity_is_listed() -> None:
+    listed = rows("Hints and state")
+    for name, words in ((headers.CLIENT_NETWORK, Network), (headers.EFFECTIVE_TYPE, EffectiveType)):
+        value = next(row[1] for row in listed if row[0] == f"`{name}`")
+        assert all(f"`{word}`" in value for word in words if word != "unknown")
+    assert [row[0] for row in listed if row[0].strip("`") in set(Connectivity)] == [
+        "`cold`",
+        *(f"`{word}`" for word in ("online", "degraded", "metered", "captive", "offline")),
+    ]
+
+
+def test_the_examples_of_hints_and_of_preferences_can_be_read() -> None:
+    fields = {row[0].strip("`"): row[2].strip("`") for row in rows("Hints and state") if row[0].startswith("`x-")}
+    assert set(fields) == {headers.CLIENT_NETWORK, headers.CLIENT_BATTERY}
+    assert parse_hints(fields).unreadable == ()
+    section = DOC.split("## Hints and state")[1].split("## Scores")[0]
+    targets = "targets: {edge: {kind: edge, clearance: restricted}, cloud: {kind: cloud, clearance: internal}}\n"
+    found = load_text(
+        "apiVersion: tidegate/v1\nname: docs\n" + targets + section.split("```yaml\n")[1].split("```")[0], "docs"
+    )
+    assert len(found.preferences) == 3
 
 
 def test_reasons_of_verdicts_and_of_exclusions_are_listed_in_order() -> None:

@@ -43,7 +43,7 @@ def explain(
         unreadable(f"{request_file}: `{'.'.join(map(str, first['loc']))}`: {first['msg']}")
     except TidegateError as exc:
         unreadable(f"{request_file}: {exc}")
-    snapshot = given_snapshot(policy, request.targets)
+    snapshot = given_snapshot(policy, request.targets, request.device)
     verdict = decide(policy, view, snapshot)
     show(explanation.explain(verdict, view, snapshot, policy), as_json=as_json)
     end(found=not verdict.eligible)

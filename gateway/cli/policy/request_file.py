@@ -13,8 +13,9 @@ from inference_protocol.openai_chat import parse_chat
 from inference_protocol.request import Task
 from inference_protocol.text_parts import UninspectableCause
 from routing_policies.policy.loader import LoadedPolicy
-from routing_policies.policy.model import ClassWord, GivenTarget
+from routing_policies.policy.model import ClassWord, GivenDevice, GivenTarget
 from routing_policies.signals.deadline import parse_deadline
+from routing_policies.signals.hints import parse_hints
 from routing_policies.signals.label import NOTHING, Finding, Label, ScanResult, label_of, parse_label_headers
 from routing_policies.signals.scanner import Scanner
 from routing_policies.signals.size import Calibration, Size, TokenCounter, TokenInterval, exact, measure
@@ -49,6 +50,7 @@ class RequestFile(_Part):
 
     Attributes:
         headers: By name.
+        device: State of this device; online where nothing is said.
         targets: State of the targets; up and able where nothing is said.
     """
 
@@ -56,6 +58,7 @@ class RequestFile(_Part):
     body: Mapping[str, Any] = {"model": "auto", "messages": [{"role": "user", "content": "hello"}]}
     caller: Caller = Caller()
     assume: Assume = Assume()
+    device: GivenDevice = GivenDevice()
     targets: Mapping[str, GivenTarget] = {}
 
     def view(
@@ -85,6 +88,7 @@ class RequestFile(_Part):
             output_cap=cap,
             cap_is_own=request.output_cap is not None,
             tenant=Tenant(caller.tenant, frozenset(caller.roles), caller.residency),
+            hints=parse_hints(headers),
         )
 
     def _label(self, policy: LoadedPolicy, headers: Mapping[str, str], scan: ScanResult) -> Label:
