@@ -13,14 +13,16 @@ class AnswerFacts:
     """What has been learnt of an answer so far; settled when it ends.
 
     Attributes:
+        frames: Of a stream, those that carried data; while they come, the target works.
         chunks: Frames that carried visible text, as a stand-in for tokens where no usage is reported.
         unreadable: Frames that were not JSON and were left out.
     """
 
-    __slots__ = ("chunks", "finish_reason", "timings", "unreadable", "usage")
+    __slots__ = ("chunks", "finish_reason", "frames", "timings", "unreadable", "usage")
 
     def __init__(self) -> None:
         """Start knowing nothing."""
+        self.frames = 0
         self.chunks = 0
         self.unreadable = 0
         self.finish_reason: str | None = None

@@ -26,8 +26,10 @@ from gateway.api.health import LiveEndpoint, ReadyEndpoint
 from gateway.api.inference import InferenceEndpoint
 from gateway.api.models import ModelsEndpoint
 from gateway.api.openapi import OpenApiEndpoint
+from gateway.device import DeviceWatch
 from gateway.dispatch.dispatcher import Dispatcher
 from gateway.dispatch.outbound import Outbound
+from gateway.dispatch.stream_watch import StreamLimits
 from gateway.egress.pseudonyms import Pseudonymizer
 from gateway.identity import Identity
 from gateway.measure import Measurer
@@ -39,6 +41,7 @@ from gateway.settle import Settlement
 from gateway.state.keys import Keys, Purpose, load_keys
 from gateway.state.label_store import LabelStore, make_label_file
 from gateway.state.taint import Taints
+from gateway.targets.connectivity import ConnectivityWatch
 from gateway.targets.poller import Poller
 from gateway.targets.registry import Targets
 from gateway.targets.tokens import reference_tokenizer
@@ -70,10 +73,12 @@ class _Rooms:
     taints: Taints
     records: RecordLog
     admission: InFlight
+    connectivity: ConnectivityWatch
 
     @asynccontextmanager
     async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
-        polling = asyncio.create_task(Poller(self.targets).run(), name="poller")
+        poller = Poller(self.targets, connectivity=self.connectivity)
+        polling = asyncio.create_task(poller.run(), name="poller")
         try:
             yield
         finally:
@@ -106,12 +111,17 @@ def create_app(
     """
     draw = random.Random(secrets.token_bytes(32))  # noqa: S311  # ids and seeds keep no secret
     keys = load_keys(settings.folder.keys, before_the_first=lambda: make_label_file(settings.folder.labels_file))
+    policies = PolicyHolder(policy)
+    connectivity = ConnectivityWatch(_elsewhere(policies), clock=clock, metered=settings.metered)
     rooms = _Rooms(
-        Targets.from_settings(settings),
-        PolicyHolder(policy),
+        Targets.from_settings(
+            settings, device=DeviceWatch(lambda: connectivity.state, clock=clock), clock=clock, draw=draw
+        ),
+        policies,
         Taints(LabelStore(settings.folder.labels_file, wall=wall), keys),
         RecordLog.from_settings(settings),
         InFlight(settings.limits.concurrent_requests),
+        connectivity,
     )
     pipeline = _pipeline(settings, rooms, keys, tracer, clock=clock, new_seed=lambda: draw.getrandbits(63))
     begin = ExchangeOpener(clock=clock, wall=wall, new_id=lambda: f"req-{draw.getrandbits(96):024x}")
@@ -144,6 +154,7 @@ def _pipeline(
         tracer,
         clock=clock,
         max_answer_bytes=settings.limits.answer_bytes,
+        attempts=settings.attempts,
     )
     return Pipeline(
         rooms.policies,
@@ -174,9 +185,28 @@ def _posts(
         settlement=Settlement(rooms.targets, rooms.records, clock=clock),
     )
     return {
-        paths.CHAT_COMPLETIONS: endpoint(Answering(pipeline)),
+        paths.CHAT_COMPLETIONS: endpoint(Answering(pipeline, _stream_limits(settings))),
         paths.ROUTE_EXPLAIN: endpoint(Explaining(pipeline)),
     }
+
+
+def _elsewhere(policies: PolicyHolder) -> Callable[[str], bool]:
+    """Whether a target is not this device, by the policy in force."""
+
+    def is_elsewhere(name: str) -> bool:
+        promise = policies.current.policy.targets.get(name)
+        return promise is not None and not promise.on_device
+
+    return is_elsewhere
+
+
+def _stream_limits(settings: Settings) -> Callable[[str], StreamLimits]:
+    """The bounds on a stream, by the target that it comes from."""
+    found: dict[str, StreamLimits] = {}
+    for name, own in settings.targets.items():
+        timeouts = own.timeouts.over(settings.timeouts)
+        found[name] = StreamLimits(timeouts.idle_s, timeouts.total_s, timeouts.reader_s, timeouts.ping_s)
+    return found.__getitem__
 
 
 def _framework(rooms: _Rooms, posts: Mapping[str, ASGIApp]) -> FastAPI:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from opentelemetry.trace import Span
 
 from gateway.answer import AnswerFacts
 from gateway.identity import Principal
+from gateway.targets.pool import Lease
 from inference_protocol import telemetry_names as names
 from inference_protocol.errors import TidegateError
 from inference_protocol.outcome import Outcome
@@ -31,16 +33,28 @@ class Decided:
     verdict: Verdict
 
 
+class Cause(StrEnum):
+    """Why an attempt was made."""
+
+    FIRST = "first"
+    RETRY = "retry"  # the same target again, at another address or after a while
+    FALLBACK = "fallback"  # the next target, after one that failed
+    HEDGE = "hedge"  # beside one that is slower than usual
+    HAND_OVER = "hand-over"  # beside one that is slow, while this one can still make the deadline
+
+
 @dataclass(slots=True)
 class Attempt:
     """One attempt on one target.
 
     Attributes:
+        endpoint: The address that took it; empty where none did.
         started_at, first_content_at, ended_at: Monotonic seconds.
         in_flight: Attempts at the target when it began, this one included.
         bytes_out: Length of the body that was sent.
         error: Code of the error it ended with.
         facts: Of its answer, once that has committed.
+        lease: Its place at the address.
     """
 
     target: str
@@ -53,6 +67,9 @@ class Attempt:
     outcome: Outcome | None = None
     error: str | None = None
     facts: AnswerFacts | None = None
+    cause: Cause = Cause.FIRST
+    endpoint: str = ""
+    lease: Lease | None = None
 
     def end(self, now: float, outcome: Outcome, error: str | None = None) -> None:
         """Say how it ended."""
@@ -109,6 +126,14 @@ class Exchange:
         if self.decision is None:
             raise RuntimeError("the request has not been decided")
         return self.decision
+
+    @property
+    def answered(self) -> Attempt | None:
+        """The attempt whose answer the caller gets, once one has committed."""
+        if self.committed_at is None:
+            return None
+        won = (each for each in reversed(self.attempts) if each.outcome is not Outcome.SUPERSEDED)
+        return next((each for each in won if each.facts is not None), None)
 
     @property
     def wall_ns(self) -> int:

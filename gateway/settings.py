@@ -7,20 +7,19 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from gateway.egress.endpoint import Endpoint
+from gateway.reach_settings import AttemptSettings, BreakerSettings, TargetTimeouts, TimeoutSettings, TlsSettings
+from gateway.reach_settings import Frozen as _Frozen
 from gateway.state_folder import StateFolder
+from inference_protocol import paths
 from routing_policies.signals.label import DataClass
 from serving.listener import is_loopback
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
 STAND_IN_PORT = 8090
 Port = Annotated[int, Field(ge=0, le=65535)]
-
-
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Listen(_Frozen):
@@ -94,9 +93,13 @@ class TargetSettings(_Frozen):
         models: Public model name to the name the target serves it under.
         window: Tokens of prompt and answer together, where the target cannot say so itself.
         forward_trace: Whether `traceparent` goes along; by default only to runtimes of ours.
+        max_connections: To each endpoint, at once.
+        max_waiting: Requests that may wait until one of them is free.
+        health_path: What a target of protocol `openai` is probed at.
+        proxy: `http://host:port`; connections go directly where there is none, whatever the environment says.
     """
 
-    endpoints: tuple[str, ...] = Field(min_length=1, max_length=1)
+    endpoints: tuple[str, ...] = Field(min_length=1, max_length=64)
     protocol: TargetProtocol = TargetProtocol.OPENAI
     models: dict[str, str] = Field(min_length=1)
     credential: Credential | None = None
@@ -105,13 +108,27 @@ class TargetSettings(_Frozen):
     capabilities: TargetCapabilities = TargetCapabilities()
     forward_trace: bool | None = None
     max_connections: int = Field(default=256, gt=0)
+    max_waiting: int = Field(default=256, ge=0)
+    timeouts: TargetTimeouts = TargetTimeouts()
+    tls: TlsSettings = TlsSettings()
+    proxy: str | None = None
+    health_path: str = Field(default=paths.MODELS, pattern="^/")
 
     @field_validator("endpoints")
     @classmethod
     def _readable(cls, endpoints: tuple[str, ...]) -> tuple[str, ...]:
         for endpoint in endpoints:
             Endpoint.parse(endpoint)
+        if len(set(endpoints)) != len(endpoints):
+            raise ValueError("two endpoints are the same")
         return endpoints
+
+    @field_validator("proxy")
+    @classmethod
+    def _a_proxy(cls, proxy: str | None) -> str | None:
+        if proxy is not None and not Endpoint.parse(proxy).is_plain_http:
+            raise ValueError(f"{proxy!r} must be http://host:port")
+        return proxy
 
     @property
     def sends_trace(self) -> bool:
@@ -167,17 +184,7 @@ class Limits(_Frozen):
     body_bytes: int = Field(default=32 << 20, gt=0)
     answer_bytes: int = Field(default=32 << 20, gt=0)
     concurrent_requests: int = Field(default=1024, gt=0)
-
-
-class TimeoutSettings(_Frozen):
-    """Bounds on waiting, in seconds, beside the callers' own budgets."""
-
-    body_s: float = Field(default=30.0, gt=0)
-    connect_s: float = Field(default=2.0, gt=0)
-    first_content_s: float = Field(default=120.0, gt=0)
-    total_s: float = Field(default=600.0, gt=0)
-    idle_s: float = Field(default=60.0, gt=0)
-    drain_s: float = Field(default=30.0, ge=0)
+    body_bytes_in_flight: int = Field(default=256 << 20, gt=0)
 
 
 class TraceSettings(_Frozen):
@@ -233,6 +240,7 @@ class Settings(_Frozen):
         policy: A built-in policy's name, or the path of a policy file.
         default_model: The public model that `auto` stands for.
         targets: By name; the policy says what may go to each. `edge` and `cloud` exist unless set to null.
+        metered: Whether each byte that this device sends or gets costs; policies may prefer to stay on it then.
     """
 
     state_dir: Path = Field(default_factory=default_state_dir)
@@ -243,6 +251,9 @@ class Settings(_Frozen):
     auth: Auth = Auth()
     limits: Limits = Limits()
     timeouts: TimeoutSettings = TimeoutSettings()
+    metered: bool = False
+    attempts: AttemptSettings = AttemptSettings()
+    breaker: BreakerSettings = BreakerSettings()
     telemetry: TraceSettings = TraceSettings()
     records: RecordSettings = RecordSettings()
     edge: EdgeRuntimeSettings = EdgeRuntimeSettings()

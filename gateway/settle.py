@@ -12,11 +12,14 @@ from gateway.records.builders import outcome_record
 from gateway.records.log import RecordLog
 from gateway.targets.registry import Targets
 from inference_protocol import telemetry_names as names
-from inference_protocol.errors import RecordFailed
+from inference_protocol.errors import RecordFailed, UpstreamError
 from inference_protocol.outcome import Outcome
 from routing_policies.latency_model import Attempted, observe
 
 _logger = logging.getLogger(__name__)
+
+# Attempts that were given up while their target was at work: it would have taken at least as long.
+_STILL_AT_WORK = frozenset({Outcome.CLIENT_CLOSED, Outcome.DEADLINE_EXCEEDED, Outcome.SUPERSEDED})
 
 
 class Settlement:
@@ -47,7 +50,11 @@ class Settlement:
         """End the attempt whose answer committed; it ended as the request did."""
         assert exchange.outcome is not None
         attempt.end(now, exchange.outcome, exchange.error.code if exchange.error else None)
-        self._targets[attempt.target].leave()
+        if attempt.lease is not None:
+            if isinstance(exchange.error, UpstreamError):
+                attempt.lease.failed(now)
+            else:
+                attempt.lease.succeeded(now)  # it has answered, whatever became of its caller
         span = attempt.span
         if attempt.first_content_at is not None:
             span.set_attribute(names.GEN_AI_TIME_TO_FIRST_CHUNK, attempt.first_content_at - attempt.started_at)
@@ -84,8 +91,8 @@ class Settlement:
             names.OUTCOME: exchange.outcome.value,
             **{names.PARTS_MS[part]: ms for part, ms in exchange.parts_ms.items()},
         }
-        if exchange.committed_at is not None:
-            attributes[names.TARGET] = exchange.attempts[-1].target
+        if exchange.committed_at is not None and exchange.answered is not None:
+            attributes[names.TARGET] = exchange.answered.target
             attributes[names.RELAY_MS] = (now - exchange.committed_at) * 1000
         if exchange.error is not None:
             attributes[names.ERROR_TYPE] = exchange.error.error_type
@@ -97,7 +104,7 @@ class Settlement:
 def _attempted(attempt: Attempt, decided: Decided) -> Attempted | None:
     """What the latency model learns from an attempt; nothing from one that the target refused or never saw."""
     assert attempt.ended_at is not None
-    taught = attempt.facts is not None or attempt.outcome in {Outcome.CLIENT_CLOSED, Outcome.DEADLINE_EXCEEDED}
+    taught = attempt.facts is not None or attempt.outcome in _STILL_AT_WORK
     if not taught:
         return None
     ttft_ms: float | None = None

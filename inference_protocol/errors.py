@@ -31,7 +31,9 @@
     │   ├── UpstreamCut                502  the connection ended in the middle of an answer
     │   ├── UpstreamTimedOut           504  no answer within the gateway's own bound
     │   ├── UpstreamProtocol           502  the answer was not the protocol's
+    │   │   └── UpstreamCaptive        502  a web page came in its place: something on the way answers for the target
     │   └── UpstreamRefused            502  the target answered with an error of its own
+    │       └── UpstreamBusy           503  it asked to be left alone for a while
     └── InternalError                  500  a fault of Tidegate's
         └── EgressRefused              500  the door was asked to send what no verdict covers
 
@@ -226,6 +228,7 @@ class QuotaExceeded(TidegateError):
     http_status = 429
     openai_type = "rate_limit_error"
     retryable = True
+    usual_retry_after_s = 1.0
 
 
 class Unavailable(TidegateError):
@@ -235,6 +238,7 @@ class Unavailable(TidegateError):
     http_status = 503
     openai_type = "server_error"
     retryable = True
+    usual_retry_after_s = 1.0
 
 
 class Overloaded(Unavailable):
@@ -242,7 +246,6 @@ class Overloaded(Unavailable):
 
     code = "overloaded"
     reason = "rejected-saturated"
-    usual_retry_after_s = 1.0
 
 
 class Draining(Unavailable):
@@ -250,7 +253,6 @@ class Draining(Unavailable):
 
     code = "draining"
     reason = "rejected-shutting-down"
-    usual_retry_after_s = 1.0
 
 
 class NoTargetAvailable(Unavailable):
@@ -308,10 +310,25 @@ class UpstreamProtocol(UpstreamError):
     code = "upstream_protocol"
 
 
+class UpstreamCaptive(UpstreamProtocol):
+    """A web page came where JSON was due: a captive portal or a proxy answered in the target's place."""
+
+    code = "upstream_captive"
+
+
 class UpstreamRefused(UpstreamError):
     """The target answered with an error of its own. `details.upstream_status` holds its HTTP status."""
 
     code = "upstream_refused"
+
+
+class UpstreamBusy(UpstreamRefused):
+    """The target is over its limits and asked to be left alone for a while; `retry_after_s` says for how long."""
+
+    code = "upstream_busy"
+    http_status = 503
+    reason = "rejected-upstream-busy"
+    usual_retry_after_s = 1.0
 
 
 class InternalError(TidegateError):

@@ -19,8 +19,12 @@ class Outcome(StrEnum):
     OVERLOADED = "overloaded"
     UNAVAILABLE = "unavailable"
     DEADLINE_EXCEEDED = "deadline_exceeded"
+    CONTEXT_EXCEEDED = "context_exceeded"
     UPSTREAM_ERROR = "upstream_error"
+    UPSTREAM_BUSY = "upstream_busy"
     UPSTREAM_CUT = "upstream_cut"
+    # Of attempts alone: another one, made at the same time, committed first.
+    SUPERSEDED = "superseded"
     INTERNAL_ERROR = "internal_error"
 
     @classmethod
@@ -32,6 +36,7 @@ class Outcome(StrEnum):
 _OF_CLASS: dict[type, Outcome] = {
     errors.TidegateError: Outcome.INTERNAL_ERROR,
     errors.InvalidRequest: Outcome.INVALID_REQUEST,
+    errors.ContextLengthExceeded: Outcome.CONTEXT_EXCEEDED,
     errors.AuthenticationFailed: Outcome.UNAUTHENTICATED,
     errors.PermissionDenied: Outcome.REFUSED,
     errors.QuotaExceeded: Outcome.QUOTA_EXCEEDED,
@@ -39,5 +44,6 @@ _OF_CLASS: dict[type, Outcome] = {
     errors.Overloaded: Outcome.OVERLOADED,
     errors.DeadlineExceeded: Outcome.DEADLINE_EXCEEDED,
     errors.UpstreamError: Outcome.UPSTREAM_ERROR,
+    errors.UpstreamBusy: Outcome.UPSTREAM_BUSY,
     errors.UpstreamCut: Outcome.UPSTREAM_CUT,
 }

@@ -13,6 +13,8 @@ from inference_protocol.errors import UpstreamProtocol
 
 MAX_FRAME_BYTES = 1 << 20
 DONE = b"[DONE]"
+# A comment, which every client passes over.
+PING = b": ping\n\n"
 _LONGEST_LINE_END = 2
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 # The lookahead keeps the two halves of one CRLF from passing for two line ends.

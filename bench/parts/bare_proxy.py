@@ -9,6 +9,7 @@ import httpx
 import uvicorn
 
 from gateway.egress.endpoint import Endpoint
+from gateway.egress.session import Reach
 from gateway.egress.transport import AiohttpTransport
 
 
@@ -17,7 +18,7 @@ class BareProxy:
 
     def __init__(self, upstream_port: int) -> None:
         endpoint = Endpoint.parse(f"http://127.0.0.1:{upstream_port}")
-        self._transport = AiohttpTransport(endpoint, connect_timeout_s=2.0, max_connections=256)
+        self._transport = AiohttpTransport(Reach(endpoint, connect_timeout_s=2.0, max_connections=256))
         self._url = endpoint.url("/v1/chat/completions")
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from starlette.types import Send
 
 from gateway.api.response_headers import response_headers
 from gateway.dispatch.relay import relay
+from gateway.dispatch.stream_watch import StreamLimits
 from gateway.exchange import Exchange
 from gateway.pipeline import Pipeline
 from inference_protocol.request import InferenceRequest
@@ -16,9 +17,10 @@ from inference_protocol.request import InferenceRequest
 class Answering:
     """Has a target answer."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        """Decide and dispatch through `pipeline`."""
+    def __init__(self, pipeline: Pipeline, limits: Callable[[str], StreamLimits]) -> None:
+        """Decide and dispatch through `pipeline`; `limits` gives those of a target's streams, by its name."""
         self._pipeline = pipeline
+        self._limits = limits
 
     async def __call__(
         self, exchange: Exchange, request: InferenceRequest, headers: Mapping[str, str], send: Send
@@ -32,6 +34,8 @@ class Answering:
         committed = await self._pipeline.answer(exchange)
         try:
             exchange.commit()
-            await relay(committed, exchange, response_headers(exchange), send)
+            answered = exchange.answered
+            assert answered is not None, "it has committed"
+            await relay(committed, exchange, response_headers(exchange), send, self._limits(answered.target))
         finally:
             await committed.aclose()

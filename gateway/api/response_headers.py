@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.exchange import Exchange
+from gateway.exchange import Attempt, Cause, Exchange
 from inference_protocol import headers
 from inference_protocol.errors import TidegateError
 from serving import answers
@@ -10,20 +10,25 @@ from serving import answers
 
 def response_headers(exchange: Exchange) -> dict[str, str]:
     """The headers of an answer that has committed."""
+    attempt = exchange.answered
+    assert attempt is not None, "the answer commits before its head is made"
     assert exchange.committed_at is not None, "the answer commits before its head is made"
-    attempt = exchange.attempts[-1]
     timing = {**exchange.parts_ms, "ttft": (exchange.committed_at - exchange.received_at) * 1000}
     return {
         **decision_headers(exchange),
         headers.TARGET: attempt.target,
-        headers.REASON: _reason(exchange),
+        headers.REASON: _reason(exchange, attempt),
         headers.SERVER_TIMING: ", ".join(f"{part};dur={ms:.2f}" for part, ms in timing.items()),
     }
 
 
 def error_headers(exchange: Exchange, error: TidegateError) -> dict[str, str]:
     """The headers of an error answer."""
-    return {**decision_headers(exchange), **answers.error_headers(error)}
+    found = {**decision_headers(exchange), **answers.error_headers(error)}
+    reason = (error.details or {}).get("reason")
+    if reason is not None:
+        found[headers.REASON] = reason
+    return found
 
 
 def decision_headers(exchange: Exchange) -> dict[str, str]:
@@ -40,9 +45,11 @@ def decision_headers(exchange: Exchange) -> dict[str, str]:
     return found
 
 
-def _reason(exchange: Exchange) -> str:
-    """Why this target: the verdict's reason, or which target it stands in for."""
-    failed = exchange.attempts[:-1]
-    if not failed or failed[0].target == exchange.attempts[-1].target:
+def _reason(exchange: Exchange, answered: Attempt) -> str:
+    """Why this target: the verdict's reason, or which target it stands in for and what became of that one."""
+    first = exchange.attempts[0]
+    if first is answered or first.target == answered.target:
         return exchange.decided.verdict.reason
-    return f"fallback; from={failed[0].target}; error={failed[0].error}"
+    if answered.cause in {Cause.HEDGE, Cause.HAND_OVER}:
+        return f"{answered.cause}; from={first.target}"
+    return f"fallback; from={first.target}; error={first.error}"

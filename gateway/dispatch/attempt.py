@@ -11,15 +11,18 @@ import httpx
 import orjson
 
 from gateway.answer import Answer, AnswerFacts, BufferedAnswer
-from gateway.dispatch.upstream import UpstreamStream, parse_answer, refused
+from gateway.dispatch.decoded import decoded
+from gateway.dispatch.refusals import refused
+from gateway.dispatch.upstream import UpstreamStream, parse_answer
 from gateway.egress.body import OutboundBody
 from gateway.egress.door import PERMIT, Permit
 from gateway.egress.transport import StaleConnection
-from gateway.targets.target import Target
+from gateway.targets.replica import Replica
 from inference_protocol import paths
 from inference_protocol.errors import (
     DeadlineExceeded,
     TidegateError,
+    UpstreamCaptive,
     UpstreamCut,
     UpstreamProtocol,
     UpstreamTimedOut,
@@ -28,6 +31,7 @@ from inference_protocol.errors import (
 from inference_protocol.json_body import splice
 from inference_protocol.openai_stream import chunk_facts
 from inference_protocol.request import InferenceRequest
+from inference_protocol.retry_after import read_retry_after_s
 
 _MAX_ERROR_BYTES = 64 << 10  # of an error body; more is not read
 _ERROR_BODY_TIMEOUT_S = 1.0
@@ -38,12 +42,11 @@ class AttemptPlan:
     """What an attempt needs, all decided beforehand.
 
     Attributes:
-        headers: What goes beside the body; credentials are the target's own and not among them.
+        headers: What goes beside the body, the target's own credential among it.
         deadline: Monotonic seconds by which the caller or the policy wants the first content (or the whole, where not
             streamed); `None` where neither said anything.
         patience_s: The gateway's own bound on the same.
-        idle_timeout_s: Longest silence within an answer that is streamed.
-        max_answer_bytes: Of one that is not.
+        max_answer_bytes: Of an answer that is not streamed.
     """
 
     request: InferenceRequest
@@ -51,18 +54,24 @@ class AttemptPlan:
     headers: Mapping[str, str]
     deadline: float | None
     patience_s: float
-    idle_timeout_s: float
     max_answer_bytes: int
 
 
-async def attempt(target: Target, plan: AttemptPlan, clock: Callable[[], float]) -> Answer:
-    """Ask a target and return its answer once it commits.
+async def attempt(replica: Replica, plan: AttemptPlan, clock: Callable[[], float], wall: Callable[[], float]) -> Answer:
+    """Ask an address and return its answer once it commits.
+
+    Args:
+        replica: The address.
+        plan: What is asked.
+        clock: Monotonic seconds.
+        wall: Seconds since the epoch, for dates that the target names.
 
     Raises:
         UpstreamUnreachable: No connection; nothing was sent.
         UpstreamCut: The connection ended before content.
         UpstreamRefused: The target answered with an error of its own.
         UpstreamBlamedRequest: The target answered that the request is wrong.
+        ContextLengthExceeded: The target answered that the prompt is too long for it.
         UpstreamProtocol: Its answer is not the protocol's.
         UpstreamTimedOut: Our own patience ran out first.
         DeadlineExceeded: The deadline passed first.
@@ -70,57 +79,60 @@ async def attempt(target: Target, plan: AttemptPlan, clock: Callable[[], float])
     left_s = math.inf if plan.deadline is None else max(0.0, plan.deadline - clock())
     try:
         async with asyncio.timeout(min(left_s, plan.patience_s)):
-            return await _until_commit(target, plan)
+            return await _until_commit(replica, plan, wall)
     except TimeoutError:
         if left_s <= plan.patience_s:
             raise DeadlineExceeded("The budget ran out before the answer began.") from None
-        raise UpstreamTimedOut(f"`{target.name}` gave no answer within {plan.patience_s:g} s.") from None
+        raise UpstreamTimedOut(f"The target gave no answer within {plan.patience_s:g} s.") from None
 
 
-async def _until_commit(target: Target, plan: AttemptPlan) -> Answer:
-    response = await _head(target, plan)
+async def _until_commit(replica: Replica, plan: AttemptPlan, wall: Callable[[], float]) -> Answer:
+    response = await _head(replica, plan)
     try:
         if response.status_code != 200:
-            raise await _error_of(response)
-        content_type = response.headers.get("content-type", "").lower()
+            raise await _error_of(response, wall)
+        _check_type(response, plan.request.stream)
         if plan.request.stream:
-            if not content_type.startswith("text/event-stream"):
-                raise UpstreamProtocol(f"The target answered a stream request with {content_type or 'no type'!r}.")
-            stream = UpstreamStream(
-                response,
-                wants_usage=plan.request.wants_usage,
-                public_model=plan.request.model,
-                idle_timeout_s=plan.idle_timeout_s,
-            )
+            stream = UpstreamStream(response, wants_usage=plan.request.wants_usage, public_model=plan.request.model)
             await stream.until_content()
             return stream
-        if not content_type.startswith("application/json"):
-            raise UpstreamProtocol(f"The target answered with {content_type or 'no type'!r} instead of JSON.")
-        return await _buffered(response, plan)
+        answer = await _buffered(response, plan)
     except BaseException:
         await response.aclose()
         raise
+    await response.aclose()
+    return answer
 
 
-async def _head(target: Target, plan: AttemptPlan, *, again: bool = False) -> httpx.Response:
+def _check_type(response: httpx.Response, stream: bool) -> None:
+    found = response.headers.get("content-type", "").lower()
+    if found.startswith("text/html"):
+        raise UpstreamCaptive("The target answered with a web page: something on the way may want a login first.")
+    if stream and not found.startswith("text/event-stream"):
+        raise UpstreamProtocol(f"The target answered a stream request with {found or 'no type'!r}.")
+    if not stream and not found.startswith("application/json"):
+        raise UpstreamProtocol(f"The target answered with {found or 'no type'!r} instead of JSON.")
+
+
+async def _head(replica: Replica, plan: AttemptPlan, *, again: bool = False) -> httpx.Response:
     body: OutboundBody = plan.permit.body
     request = httpx.Request(
         "POST",
-        target.url(paths.CHAT_COMPLETIONS),
-        headers={**plan.headers, **target.credential, "content-length": str(len(body.content))},
+        replica.url(paths.CHAT_COMPLETIONS),
+        headers={**plan.headers, "content-length": str(len(body.content))},
         stream=httpx.ByteStream(body.content),  # spares httpx's own look at the content
         extensions={PERMIT: plan.permit},
     )
     try:
-        return await target.door.handle_async_request(request)
+        return await replica.door.handle_async_request(request)
     except StaleConnection:
         if again:
-            raise UpstreamCut(f"`{target.name}` closed one connection after the other.") from None
-        return await _head(target, plan, again=True)
+            raise UpstreamCut("The target closed one connection after the other.") from None
+        return await _head(replica, plan, again=True)
     except (httpx.ConnectError, httpx.ConnectTimeout) as exc:
-        raise UpstreamUnreachable(f"`{target.name}` cannot be reached ({exc}).") from None
+        raise UpstreamUnreachable(f"The target cannot be reached ({exc}).") from None
     except httpx.TransportError as exc:
-        raise UpstreamCut(f"The connection to `{target.name}` ended before an answer ({exc}).") from None
+        raise UpstreamCut(f"The connection to the target ended before an answer ({exc}).") from None
 
 
 async def _buffered(response: httpx.Response, plan: AttemptPlan) -> BufferedAnswer:
@@ -142,7 +154,7 @@ async def _read(response: httpx.Response, limit: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     try:
-        async for chunk in response.aiter_raw():
+        async for chunk in decoded(response):
             size += len(chunk)
             if size > limit:
                 raise UpstreamProtocol(f"The target's answer is larger than {limit} bytes.")
@@ -152,7 +164,7 @@ async def _read(response: httpx.Response, limit: int) -> bytes:
     return b"".join(parts)
 
 
-async def _error_of(response: httpx.Response) -> TidegateError:
+async def _error_of(response: httpx.Response, wall: Callable[[], float]) -> TidegateError:
     """Read a target's error answer; its words reach the caller. If they do not come, its status says enough."""
     status = response.status_code
     try:
@@ -160,4 +172,5 @@ async def _error_of(response: httpx.Response) -> TidegateError:
             tree = parse_answer(await _read(response, _MAX_ERROR_BYTES))
     except (UpstreamProtocol, UpstreamCut, TimeoutError):
         tree = {}
-    return refused(tree.get("error") or tree, status=status)
+    asked_s = read_retry_after_s(response.headers, wall_s=wall())
+    return refused(tree.get("error") or tree, status=status, asked_s=asked_s)

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
+import time
 from collections.abc import Callable
 
-from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer
+from opentelemetry.trace import Tracer
 
-import observability
 from gateway.answer import Answer
-from gateway.dispatch.attempt import AttemptPlan, attempt
+from gateway.dispatch.attempts import Attempts
+from gateway.dispatch.course import Course, Step
+from gateway.dispatch.hand_over import Moment, moments
 from gateway.dispatch.outbound import Outbound
-from gateway.dispatch.restored import restored
-from gateway.exchange import Attempt, Decided, Exchange
-from gateway.settings import TimeoutSettings
+from gateway.exchange import Decided, Exchange
+from gateway.reach_settings import AttemptSettings, TimeoutSettings
 from gateway.targets.registry import Targets
-from gateway.targets.target import Target
-from inference_protocol import telemetry_names as names
-from inference_protocol.errors import (
-    DeadlineExceeded,
-    InternalError,
-    NoTargetAvailable,
-    TidegateError,
-    UpstreamBlamedRequest,
-    UpstreamUnreachable,
-)
+from inference_protocol.errors import DeadlineExceeded, NoTargetAvailable, TidegateError, UpstreamUnreachable
 from inference_protocol.outcome import Outcome
 
 
 class Dispatcher:
-    """Makes attempts and keeps the account of them in the exchange."""
+    """Has targets asked, one after the other or beside each other, until one has answered."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # the wiring of dispatch, called in one place
         self,
         targets: Targets,
         outbound: Outbound,
@@ -39,14 +33,36 @@ class Dispatcher:
         *,
         clock: Callable[[], float],
         max_answer_bytes: int,
+        attempts: AttemptSettings | None = None,
+        wall: Callable[[], float] = time.time,
+        draw: random.Random | None = None,
     ) -> None:
-        """Wire the dispatcher; `clock` gives monotonic seconds."""
+        """Wire the dispatcher.
+
+        Args:
+            targets: All there are.
+            outbound: Makes bodies and headers of attempts.
+            timeouts: Bounds on waiting.
+            tracer: Where spans go.
+            clock: Monotonic seconds.
+            max_answer_bytes: Of an answer that is not streamed.
+            attempts: How much is tried.
+            wall: Seconds since the epoch.
+            draw: Spreads the waits between attempts.
+        """
         self._targets = targets
-        self._outbound = outbound
-        self._timeouts = timeouts
-        self._tracer = tracer
+        self._settings = attempts or AttemptSettings()
         self._clock = clock
-        self._max_answer_bytes = max_answer_bytes
+        self._draw = draw or random.Random()  # noqa: S311  # it keeps no secret
+        self._attempts = Attempts(
+            outbound,
+            timeouts,
+            tracer,
+            clock=clock,
+            wall=wall,
+            max_answer_bytes=max_answer_bytes,
+            longest_rest_s=self._settings.longest_rest_s,
+        )
 
     async def first_to_commit(self, exchange: Exchange, allowed: tuple[str, ...]) -> Answer:
         """Return the first answer that commits.
@@ -56,85 +72,82 @@ class Dispatcher:
             allowed: Names out of the verdict's eligible targets, in order.
 
         Raises:
-            TidegateError: What the last attempt failed with, once none is left.
+            TidegateError: What the attempts failed with, once nothing is left to try.
         """
-        failure: TidegateError | None = None
-        for name in allowed:
-            if self._is_late(exchange):
-                raise failure or DeadlineExceeded("The budget ran out before an attempt could start.")
-            try:
-                return await self._attempt(exchange, self._targets[name])
-            except (DeadlineExceeded, UpstreamBlamedRequest):
-                raise  # no other target can mend that
-            except TidegateError as exc:
-                failure = exc
-        if isinstance(failure, UpstreamUnreachable):
-            raise _none_reachable(exchange.decided, allowed)
-        raise failure or InternalError("The verdict named no target.")
-
-    async def _attempt(self, exchange: Exchange, target: Target) -> Answer:
         decided = exchange.decided
-        started = self._clock()
-        span = self._start_span(exchange, target, decided)
-        target.enter()
-        made = Attempt(target.name, started, span, target.in_flight)
-        exchange.attempts.append(made)
+        targets = [self._targets[name] for name in allowed]
+        course = Course(targets, decided.request.model, self._settings, draw=self._draw)
+        while (step := self._next(course, decided)) is not None:
+            if step.wait_s:
+                await asyncio.sleep(step.wait_s)
+            beside = moments(decided, step.target.name, self._settings, allowed=allowed, now=self._clock())
+            if beside:
+                answer = await self._race(exchange, course, step, beside)
+                if answer is not None:
+                    return answer
+                continue
+            try:
+                return await self._attempts.make(exchange, course, step)
+            except TidegateError as exc:
+                course.failed(step, exc)
+        raise self._failure(course, decided, allowed)
+
+    def _next(self, course: Course, decided: Decided) -> Step | None:
+        now = self._clock()
+        left_ms = decided.view.deadline.remaining_total_ms(now)
+        if left_ms is not None and left_ms <= 0:
+            return None
+        return course.next(now, float("inf") if left_ms is None else left_ms / 1000)
+
+    async def _race(self, exchange: Exchange, course: Course, step: Step, beside: list[Moment]) -> Answer | None:
+        """Make an attempt, and another beside it when its moment comes; the first that commits ends the other.
+
+        Returns:
+            Its answer, or `None` where each that ran has failed.
+        """
+        running = {self._start(exchange, course, step): step}
+        answer: Answer | None = None
         try:
-            permit = await self._outbound.permit(decided, target)
-            made.bytes_out = len(permit.body.content)
-            plan = AttemptPlan(
-                decided.request,
-                permit,
-                self._outbound.headers(exchange, target, span),
-                deadline=_commit_by(decided),
-                patience_s=self._timeouts.first_content_s if decided.request.stream else self._timeouts.total_s,
-                idle_timeout_s=self._timeouts.idle_s,
-                max_answer_bytes=self._max_answer_bytes,
-            )
-            answer = restored(await attempt(target, plan, self._clock), permit.body.originals, decided.request)
-        except TidegateError as exc:
-            if isinstance(exc, UpstreamUnreachable):
-                target.mark_unreachable()
-            made.end(self._clock(), Outcome.of(exc), exc.code)
-            span.set_attribute(names.ERROR_TYPE, exc.error_type)
-            span.set_status(StatusCode.ERROR)
-            self._close(made, target)
-            raise
-        except BaseException:
-            made.end(self._clock(), Outcome.CLIENT_CLOSED)
-            self._close(made, target)
-            raise
-        made.first_content_at = self._clock()
-        made.facts = answer.facts
-        return answer
+            while running and answer is None:
+                wait_s = max(0.0, beside[0].at - self._clock()) if beside else None
+                done, _ = await asyncio.wait(running, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+                if not done:
+                    moment = beside.pop(0)
+                    second = course.beside(self._clock(), moment.cause, moment.would_do)
+                    if second is not None:
+                        beside.clear()  # two at a time are enough
+                        running[self._start(exchange, course, second)] = second
+                for task in [task for task in running if task in done]:
+                    if answer is None:
+                        ended = running.pop(task)
+                        try:
+                            answer = task.result()
+                        except TidegateError as exc:
+                            course.failed(ended, exc)
+            return answer
+        finally:
+            await self._end(running, Outcome.CLIENT_CLOSED if answer is None else Outcome.SUPERSEDED)
 
-    def _start_span(self, exchange: Exchange, target: Target, decided: Decided) -> Span:
-        request = decided.request
-        attributes: dict[str, str | int | bool] = {
-            names.TARGET: target.name,
-            names.ATTEMPT: len(exchange.attempts) + 1,
-            names.GEN_AI_OPERATION_NAME: request.task.value,
-            names.GEN_AI_REQUEST_MODEL: request.model,
-            names.GEN_AI_REQUEST_STREAM: request.stream,
-        }
-        return observability.child(
-            self._tracer, exchange.span, f"{request.task} {request.model}", SpanKind.CLIENT, attributes=attributes
-        )
+    def _start(self, exchange: Exchange, course: Course, step: Step) -> asyncio.Task[Answer]:
+        return asyncio.create_task(self._attempts.make(exchange, course, step), name=f"attempt-{step.target.name}")
 
-    def _is_late(self, exchange: Exchange) -> bool:
-        remaining_ms = exchange.decided.view.deadline.remaining_total_ms(self._clock())
-        return remaining_ms is not None and remaining_ms <= 0
+    async def _end(self, running: dict[asyncio.Task[Answer], Step], outcome: Outcome) -> None:
+        """End the attempts that are still running, and wait until they have let go."""
+        for task, step in running.items():
+            step.ends_as = outcome
+            task.cancel()
+        for task, step in running.items():
+            await asyncio.wait([task])
+            if not task.cancelled() and task.exception() is None:
+                await self._attempts.drop(step, task.result())
 
-    def _close(self, made: Attempt, target: Target) -> None:
-        target.leave()
-        made.close_span()
-
-
-def _commit_by(decided: Decided) -> float | None:
-    """When the answer must have committed: at its first content, or, where it is not streamed, at its end."""
-    deadline = decided.view.deadline
-    bounds = [deadline.total_at, deadline.first_content_at if decided.request.stream else None]
-    return min((bound for bound in bounds if bound is not None), default=None)
+    def _failure(self, course: Course, decided: Decided, allowed: tuple[str, ...]) -> TidegateError:
+        failure = course.failure()
+        if failure is None:
+            return DeadlineExceeded("The budget ran out before an attempt could start.")
+        if isinstance(failure, UpstreamUnreachable):
+            return _none_reachable(decided, allowed)
+        return failure
 
 
 def _none_reachable(decided: Decided, allowed: tuple[str, ...]) -> NoTargetAvailable:

@@ -6,7 +6,6 @@ anything can still be replaced by another without the caller seeing a seam.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -14,14 +13,10 @@ import httpx
 import orjson
 
 from gateway.answer import AnswerFacts
+from gateway.dispatch.decoded import decoded
+from gateway.dispatch.refusals import refused
 from inference_protocol import sse
-from inference_protocol.errors import (
-    TidegateError,
-    UpstreamBlamedRequest,
-    UpstreamCut,
-    UpstreamProtocol,
-    UpstreamRefused,
-)
+from inference_protocol.errors import TidegateError, UpstreamCut, UpstreamProtocol
 from inference_protocol.json_body import splice
 from inference_protocol.openai_stream import chunk_facts
 from inference_protocol.sse import SseDecoder, SseFrame
@@ -29,9 +24,6 @@ from inference_protocol.sse import SseDecoder, SseFrame
 _END = SseFrame(sse.encode_data(sse.DONE), sse.DONE)
 _MAX_HELD_FRAMES = 256
 _MAX_UNREADABLE_FRAMES = 8
-_MAX_MESSAGE_CHARS = 500
-# A target that answers with one of these judged itself, the moment, or what settings chose (credential, path, model).
-_NOT_THE_CALLERS_FAULT = frozenset({401, 402, 403, 404, 405, 407, 408, 409, 421, 425, 426, 429})
 
 
 class UpstreamStream:
@@ -43,7 +35,6 @@ class UpstreamStream:
         *,
         wants_usage: bool,
         public_model: str,
-        idle_timeout_s: float,
     ) -> None:
         """Wrap a response whose head said 200.
 
@@ -51,15 +42,13 @@ class UpstreamStream:
             response: Its body has not been touched.
             wants_usage: Whether the caller asked for the usage frame; without, it is read and dropped.
             public_model: The name that the caller knows the model by.
-            idle_timeout_s: Longest silence between two frames that carry data.
         """
         self.facts = AnswerFacts()
         self._response = response
-        self._chunks = response.aiter_raw()
+        self._chunks = decoded(response)
         self._decoder = SseDecoder()
         self._wants_usage = wants_usage
         self._public_model = public_model
-        self._idle_timeout_s = idle_timeout_s
         self._held: list[bytes] = []
         self._done = False
 
@@ -85,7 +74,7 @@ class UpstreamStream:
         """Yield the bytes to send on, the held ones first, and end after `[DONE]`.
 
         Raises:
-            UpstreamCut: The stream ended without `[DONE]`, or fell silent past the idle timeout.
+            UpstreamCut: The stream ended without `[DONE]`.
             UpstreamRefused: The target sent an error event.
             UpstreamProtocol: What it sent is not the protocol's.
         """
@@ -95,11 +84,7 @@ class UpstreamStream:
                 yield b"".join(out)
             if self._done:
                 return
-            try:
-                async with asyncio.timeout(self._idle_timeout_s):
-                    frames = await self._next_frames()
-            except TimeoutError:
-                raise UpstreamCut(f"The target fell silent for {self._idle_timeout_s:g} s in its answer.") from None
+            frames = await self._next_frames()
             out = []
             if frames is None:
                 if self.facts.finish_reason is None:
@@ -145,6 +130,7 @@ class UpstreamStream:
             if self.facts.unreadable > _MAX_UNREADABLE_FRAMES:
                 raise
             return False
+        self.facts.frames += 1
         facts = chunk_facts(chunk)
         if facts.error is not None:
             raise refused(facts.error, status=None)
@@ -173,19 +159,3 @@ def parse_answer(data: bytes) -> dict[str, Any]:
     if not isinstance(parsed, dict):
         raise UpstreamProtocol("The target's answer is not a JSON object.")
     return parsed
-
-
-def refused(error: Any, *, status: int | None) -> UpstreamRefused | UpstreamBlamedRequest:
-    """Turn a target's own error object into ours, its words kept for the caller and for nobody else.
-
-    Args:
-        error: As the target sent it.
-        status: The target's HTTP status, or `None` where the error came inside a stream.
-    """
-    found = error.get("message") if isinstance(error, dict) else None
-    message = found[:_MAX_MESSAGE_CHARS] if isinstance(found, str) else "The target refused without saying why."
-    if status is None:
-        return UpstreamRefused(message)
-    blames_request = 400 <= status < 500 and status not in _NOT_THE_CALLERS_FAULT
-    kind = UpstreamBlamedRequest if blames_request else UpstreamRefused
-    return kind(message, details={"upstream_status": status})

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import httpx
 
 from gateway.egress.endpoint import Endpoint
-from inference_protocol.errors import UpstreamCut, UpstreamProtocol, UpstreamTimedOut, UpstreamUnreachable
+from inference_protocol.errors import (
+    UpstreamCaptive,
+    UpstreamCut,
+    UpstreamProtocol,
+    UpstreamTimedOut,
+    UpstreamUnreachable,
+)
 
 MAX_ANSWER_BYTES = 1 << 20
 
@@ -24,19 +30,20 @@ class ControlDoor:
         Args:
             endpoint: Where it leads.
             transport: Its connections, apart from those of requests.
-            headers: The endpoint's credential, where it has one.
+            headers: The endpoint's credential, where it has one; read at each request, so that it may be renewed.
         """
         self._endpoint = endpoint
         self._transport = transport
-        self._headers = dict(headers or {})
+        self._headers: Mapping[str, str] = {} if headers is None else headers
 
-    async def get(self, path: str, *, timeout_s: float) -> bytes:
-        """Return the body of a 200 answer.
+    async def get(self, path: str, *, timeout_s: float, accepted: Collection[int] = (200,)) -> bytes:
+        """Return the body of an answer with one of the accepted statuses.
 
         Raises:
             UpstreamUnreachable: Nobody listens there.
-        UpstreamTimedOut: No answer in time.
-        UpstreamCut: The connection ended before the answer did.
+            UpstreamTimedOut: No answer in time.
+            UpstreamCut: The connection ended before the answer did.
+            UpstreamCaptive: A web page, or the way to one.
             UpstreamProtocol: An answer with another status, or one that is too large.
         """
         request = httpx.Request("GET", self._endpoint.url(path), headers=self._headers)
@@ -44,7 +51,7 @@ class ControlDoor:
             async with asyncio.timeout(timeout_s):
                 response = await self._transport.handle_async_request(request)
                 try:
-                    return await self._read(response)
+                    return await self._read(response, accepted)
                 finally:
                     await response.aclose()
         except httpx.ConnectError as exc:
@@ -58,8 +65,13 @@ class ControlDoor:
         """Close the transport."""
         await self._transport.aclose()
 
-    async def _read(self, response: httpx.Response) -> bytes:
-        if response.status_code != 200:
+    async def _read(self, response: httpx.Response, accepted: Collection[int]) -> bytes:
+        is_page = response.headers.get("content-type", "").lower().startswith("text/html")
+        if response.is_redirect or (response.status_code == 200 and is_page):
+            raise UpstreamCaptive(
+                f"{self._endpoint.text} answered a probe with a web page, or sent it to another place."
+            )
+        if response.status_code not in accepted:
             raise UpstreamProtocol(f"{self._endpoint.text} answered a probe with {response.status_code}.")
         body = b""
         async for chunk in response.aiter_raw():

@@ -41,6 +41,11 @@ class Endpoint:
             raise ValueError(f"{text!r} must be unix:/path, http://host:port or https://host:port")
         return cls(text, url.copy_with(path=url.path.rstrip("/")), None)
 
+    @property
+    def is_plain_http(self) -> bool:
+        """Whether it is `http://host:port` and nothing more."""
+        return self.socket_path is None and self.base.scheme == "http" and self.base.path in {"", "/"}
+
     def url(self, path: str) -> httpx.URL:
         """Return the address of `path` (beginning with `/v1` or `/internal`) at this endpoint.
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from opentelemetry.trace import format_trace_id
 
+from gateway.answer import AnswerFacts
 from gateway.exchange import Attempt, Exchange
 from gateway.identity import Principal
 from routing_policies.signals.label import Component, Label
@@ -72,9 +73,8 @@ def outcome_record(exchange: Exchange, now: float) -> dict[str, Any]:
         now: Monotonic seconds at which it was over.
     """
     duration_s = now - exchange.received_at
-    answered = exchange.attempts[-1] if exchange.committed_at is not None and exchange.attempts else None
+    answered = exchange.answered
     facts = answered.facts if answered is not None else None
-    usage = facts.usage if facts is not None else None
     return {
         "kind": "outcome",
         "version": VERSION,
@@ -89,9 +89,7 @@ def outcome_record(exchange: Exchange, now: float) -> dict[str, Any]:
         "commit_ms": _ms_between(exchange.received_at, exchange.committed_at),
         "parts_ms": {part: round(ms, 3) for part, ms in exchange.parts_ms.items()},
         "finish_reason": facts.finish_reason if facts is not None else None,
-        "tokens": {"input": usage.prompt_tokens, "cached": usage.cached_tokens, "output": usage.completion_tokens}
-        if usage is not None
-        else None,
+        "tokens": _tokens(facts),
         "attempts": [_attempt(attempt, now) for attempt in exchange.attempts],
     }
 
@@ -164,13 +162,26 @@ def _exclusion(exclusion: Exclusion) -> dict[str, Any]:
 def _attempt(attempt: Attempt, now: float) -> dict[str, Any]:
     return {
         "target": attempt.target,
+        "endpoint": attempt.endpoint,
+        "cause": attempt.cause,
         "outcome": attempt.outcome,
         "error": attempt.error,
         "in_flight": attempt.in_flight,
         "bytes_out": attempt.bytes_out,
         "first_content_ms": _ms_between(attempt.started_at, attempt.first_content_at),
         "duration_ms": _ms((attempt.ended_at or now) - attempt.started_at),
+        "tokens": _tokens(attempt.facts),
     }
+
+
+def _tokens(facts: AnswerFacts | None) -> dict[str, int] | None:
+    """As the target reported them; of an answer that broke off, the events that carried text stand for tokens."""
+    if facts is None:
+        return None
+    usage = facts.usage
+    if usage is None:
+        return {"output": facts.chunks} if facts.chunks else None
+    return {"input": usage.prompt_tokens, "cached": usage.cached_tokens, "output": usage.completion_tokens}
 
 
 def _utc(seconds: float) -> str:

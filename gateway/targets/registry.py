@@ -2,30 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
 
-from gateway.egress.control import ControlDoor
-from gateway.egress.door import Door
-from gateway.egress.endpoint import Endpoint
-from gateway.egress.transport import AiohttpTransport
 from gateway.settings import Settings
 from gateway.targets.target import Target
+from gateway.targets.wiring import wire_target
 from routing_policies.latency_model import predict
 from routing_policies.signals.size import Size
-from routing_policies.snapshot import Snapshot, TargetSnapshot
+from routing_policies.snapshot import Device, Snapshot, TargetSnapshot
 
 
 class Targets:
     """All targets by name, in the settings' order."""
 
-    def __init__(self, targets: Mapping[str, Target]) -> None:
-        """Hold the targets."""
+    def __init__(self, targets: Mapping[str, Target], device: Callable[[], Device] = Device) -> None:
+        """Hold the targets.
+
+        Args:
+            targets: By name.
+            device: Gives the state of the device that this runs on.
+        """
         self._targets = dict(targets)
+        self._device = device
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> Targets:
-        """Wire a target for each one that the settings name."""
-        return cls({name: _wire(name, settings) for name in settings.targets})
+    def from_settings(
+        cls,
+        settings: Settings,
+        *,
+        device: Callable[[], Device] = Device,
+        clock: Callable[[], float] = time.monotonic,
+        draw: random.Random | None = None,
+    ) -> Targets:
+        """Wire a target for each one that the settings name.
+
+        Args:
+            settings: Of this installation.
+            device: Gives the state of the device that this runs on.
+            clock: Monotonic seconds.
+            draw: Draws the addresses that are compared.
+
+        Raises:
+            ValueError: A credential cannot be read.
+        """
+        draw = draw or random.Random()  # noqa: S311  # it keeps no secret
+        return cls({name: wire_target(name, settings, clock=clock, draw=draw) for name in settings.targets}, device)
 
     def __getitem__(self, name: str) -> Target:
         """Return a target by name."""
@@ -47,32 +70,24 @@ class Targets:
         """Freeze what is known, with a prediction for this request at each target."""
         found: dict[str, TargetSnapshot] = {}
         for target in self:
+            replica = target.pool.best()
+            standing = target.standing(now)
             found[target.name] = TargetSnapshot(
                 name=target.name,
-                health=target.health,
+                health=standing.health,
                 capabilities=target.capabilities(model),
-                state=target.state,
+                state=replica.state,
                 prediction=predict(
-                    target.state, target.observations, size.tokens, output_cap, in_flight=target.in_flight
+                    replica.state, target.observations, size.tokens, output_cap, in_flight=replica.in_flight
                 ),
+                back_in_s=standing.back_in_s,
+                waiting=target.waiting(replica),
             )
-        return Snapshot(found, now=now, seed=seed)
+        return Snapshot(found, now=now, seed=seed, device=self._device())
 
     async def aclose(self) -> None:
         """Close every connection."""
         for target in self:
-            await target.door.aclose()
-            await target.control.aclose()
-
-
-def _wire(name: str, settings: Settings) -> Target:
-    own = settings.targets[name]
-    endpoint = Endpoint.parse(own.endpoints[0])
-    connect_s = settings.timeouts.connect_s
-
-    def transport(most: int) -> AiohttpTransport:
-        return AiohttpTransport(endpoint, connect_timeout_s=connect_s, max_connections=most)
-
-    credential = own.credential_headers()
-    control = ControlDoor(endpoint, transport(2), credential)
-    return Target(name, own, endpoint, credential, Door(name, transport(own.max_connections)), control)
+            for replica in target.pool:
+                await replica.door.aclose()
+                await replica.control.aclose()

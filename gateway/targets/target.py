@@ -1,98 +1,137 @@
-"""One target: how to reach it, and what is known of it now."""
+"""One target: its addresses, what it can do, and what its answers have taught."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
-import httpx
-
-from gateway.egress.control import ControlDoor
-from gateway.egress.door import Door
-from gateway.egress.endpoint import Endpoint
 from gateway.settings import TargetProtocol, TargetSettings
+from gateway.targets.pool import Pool
+from gateway.targets.replica import Replica
+from gateway.targets.retry_budget import RetryBudget
 from inference_protocol.capability import FURTHER_PARAMETERS
-from inference_protocol.runtime_state import RuntimeState, RuntimeStatus, ServedModel
+from inference_protocol.runtime_state import RuntimeState, ServedModel
 from routing_policies.latency_model import Observations
 from routing_policies.snapshot import Capabilities, Health
 
-_HEALTH_OF = {
-    RuntimeStatus.READY: Health.UP,
-    RuntimeStatus.STARTING: Health.STARTING,
-    RuntimeStatus.DRAINING: Health.DRAINING,
-    RuntimeStatus.FAILED: Health.DOWN,
-}
+# The health of the best of its addresses is a target's.
+_BEST_FIRST = (
+    Health.UP,
+    Health.UNKNOWN,
+    Health.RESTING,
+    Health.FAILING,
+    Health.STARTING,
+    Health.DRAINING,
+    Health.DOWN,
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Standing:
+    """How a target stands now.
+
+    Attributes:
+        detail: For a person: why it is not up.
+        back_in_s: Seconds until it can be asked again, where that is known.
+    """
+
+    health: Health
+    detail: str | None = None
+    back_in_s: float | None = None
 
 
 class Target:
-    """One target's address, door and state. Its state changes only through the methods here.
+    """One target's settings, addresses and account.
 
     Attributes:
-        credential: Its own `Authorization` header; bound to its endpoint, never a caller's.
-        in_flight: Attempts of ours that it is working on.
+        credential: Its own `Authorization` header; bound to its addresses, never a caller's.
+        pool: Its addresses.
+        retries: What faults may add to its load.
         observations: What its answers have taught the latency model.
-        detail: For a person: why it is not up.
     """
 
-    def __init__(  # the wiring of one target, called in one place
+    def __init__(
         self,
         name: str,
         settings: TargetSettings,
-        endpoint: Endpoint,
-        credential: Mapping[str, str],
-        door: Door,
-        control: ControlDoor,
+        credential: dict[str, str],
+        pool: Pool,
+        retries: RetryBudget,
     ) -> None:
         """Wire a target; nothing is opened yet. `credential` is its `Authorization` header, or nothing."""
         self.name = name
         self.settings = settings
-        self.endpoint = endpoint
         self.credential = credential
-        self.door = door
-        self.control = control
-        self.health = Health.UNKNOWN
-        self.detail: str | None = "not asked yet"
-        self.state: RuntimeState | None = None
-        self.in_flight = 0
+        self.pool = pool
+        self.retries = retries
         self.observations = Observations()
-        self._urls: dict[str, httpx.URL] = {}
+        self._cards: tuple[ServedModel, ...] = ()
+        self._capabilities: dict[str, Capabilities] = {}
 
-    def url(self, path: str) -> httpx.URL:
-        """The address of a path at this target."""
-        if path not in self._urls:
-            self._urls[path] = self.endpoint.url(path)
-        return self._urls[path]
+    @property
+    def in_flight(self) -> int:
+        """Attempts of ours that it is working on."""
+        return sum(replica.in_flight for replica in self.pool)
 
-    def enter(self) -> None:
-        """Count an attempt in."""
-        self.in_flight += 1
+    @property
+    def health(self) -> Health:
+        """What probes found of the best of its addresses."""
+        return min((replica.health for replica in self.pool), key=_BEST_FIRST.index)
 
-    def leave(self) -> None:
-        """Count an attempt out."""
-        self.in_flight -= 1
+    @property
+    def detail(self) -> str | None:
+        """For a person: why it is not up."""
+        health = self.health
+        return next(replica.detail for replica in self.pool if replica.health is health)
 
-    def reported(self, state: RuntimeState) -> None:
-        """Take in a runtime's own report."""
-        self.state = state
-        self.health = _HEALTH_OF[state.status]
-        self.detail = state.detail
+    @property
+    def state(self) -> RuntimeState | None:
+        """What the address that a prediction is made for last reported."""
+        return self.pool.best().state
 
-    def answered(self) -> None:
-        """A probe of a target that reports nothing was answered."""
-        self.health = Health.UP
-        self.detail = None
+    def standing(self, now: float) -> Standing:
+        """How it stands: as the best of its addresses, with breakers and rests taken in."""
+        found = [Standing(*replica.standing(now)) for replica in self.pool]
+        if len(found) == 1:
+            return found[0]
+        return min(found, key=lambda each: (_BEST_FIRST.index(each.health), each.back_in_s or 0.0))
 
-    def mark_unreachable(self, detail: str = "no connection") -> None:
-        """Nobody listens there; the next successful probe brings it back."""
-        self.state = None
-        self.health = Health.DOWN
-        self.detail = detail
+    def waiting(self, replica: Replica) -> int | None:
+        """Requests that wait at an address or for it; `None` where it does not say."""
+        return None if replica.state is None else replica.state.waiting + self.pool.waiting
+
+    def reported(self, replica: Replica, state: RuntimeState) -> None:
+        """Take in what one of its addresses reported."""
+        replica.reported(state)
+        if state.models and state.models != self._cards:
+            # Kept when the report is lost: what a model can do does not end with its process.
+            self._cards = state.models
+            self._capabilities.clear()
+        self.pool.review()
+
+    def renew_credential(self) -> None:
+        """Read the credential again; it may have been replaced.
+
+        Raises:
+            ValueError: It cannot be read; the old one stays in use.
+        """
+        if self.settings.credential is not None and self.settings.credential.file is not None:
+            self.credential.update(self.settings.credential_headers())
 
     def capabilities(self, public_model: str) -> Capabilities:
         """What it can do under a public model name: its own word where it gives one, else the settings'."""
+        found = self._capabilities.get(public_model)
+        if found is None:
+            found = self._read_capabilities(public_model)
+            if found.served_model is not None:
+                self._capabilities[public_model] = found
+        return found
+
+    def _read_capabilities(self, public_model: str) -> Capabilities:
         served = self.settings.models.get(public_model)
         if served is None:
             return Capabilities(None)
-        told = self._served(served)
+        told = next((model for model in self._cards if model.id == served), None)
         if told is not None:
             return Capabilities(
                 served,
@@ -112,8 +151,3 @@ class Target:
         return Capabilities(
             served, self.settings.window, max_n=self.settings.max_n, parameters=FURTHER_PARAMETERS, **can
         )
-
-    def _served(self, name: str) -> ServedModel | None:
-        if self.state is None:
-            return None
-        return next((model for model in self.state.models if model.id == name), None)

@@ -7,7 +7,6 @@ import json
 
 import pytest
 
-from gateway.dispatch import relay
 from routing_policies.snapshot import Health
 from tests.gateway.conftest import HouseFactory
 from tests.support.scripted_runtime import (
@@ -407,10 +406,7 @@ async def test_a_connection_that_a_target_closed_meanwhile_is_made_anew(house: H
         assert len(h.edge.posts) == 3
 
 
-async def test_a_caller_that_takes_nothing_does_not_hold_the_slot(
-    house: HouseFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(relay, "READER_PATIENCE_S", 0.3)
+async def test_a_caller_that_takes_nothing_does_not_hold_the_slot(house: HouseFactory) -> None:
     chunk = event(content="x" * 60_000)
 
     async def pours(request: Received) -> None:
@@ -418,7 +414,7 @@ async def test_a_caller_that_takes_nothing_does_not_hold_the_slot(
         while True:
             await request.chunk(chunk)
 
-    async with house(edge=ScriptedRuntime(pours)) as h:
+    async with house(edge=ScriptedRuntime(pours), timeouts={"reader_s": 0.3}) as h:
         port = int(h.gateway.url.rsplit(":", 1)[1])
         body = json.dumps({"model": "auto", "messages": [{"role": "user", "content": "x"}], "stream": True}).encode()
         _, writer = await asyncio.open_connection("127.0.0.1", port)

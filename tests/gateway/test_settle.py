@@ -38,7 +38,7 @@ async def test_what_a_target_refused_teaches_nothing(house: HouseFactory) -> Non
     async with house(edge=ScriptedRuntime(refuses)) as h:
         before = await predicted(h)
         for _ in range(12):
-            assert (await h.gateway.chat(headers=EDGE_ONLY, max_tokens=8)).status_code == 502
+            assert (await h.gateway.chat(headers=EDGE_ONLY, max_tokens=8)).status_code == 503
         assert await predicted(h) == before
 
 

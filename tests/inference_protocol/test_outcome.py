@@ -8,7 +8,7 @@ from inference_protocol.outcome import Outcome
 def test_every_error_has_an_outcome_of_its_own_kind(error_class: type[errors.TidegateError]) -> None:
     outcome = Outcome.of(error_class("x"))
     by_status = {
-        400: {Outcome.INVALID_REQUEST},
+        400: {Outcome.INVALID_REQUEST, Outcome.CONTEXT_EXCEEDED},
         401: {Outcome.UNAUTHENTICATED},
         403: {Outcome.REFUSED},
         404: {Outcome.INVALID_REQUEST},
@@ -20,7 +20,7 @@ def test_every_error_has_an_outcome_of_its_own_kind(error_class: type[errors.Tid
         429: {Outcome.QUOTA_EXCEEDED},
         500: {Outcome.INTERNAL_ERROR},
         502: {Outcome.UPSTREAM_ERROR, Outcome.UPSTREAM_CUT},
-        503: {Outcome.UNAVAILABLE, Outcome.OVERLOADED},
+        503: {Outcome.UNAVAILABLE, Outcome.OVERLOADED, Outcome.UPSTREAM_BUSY},
         504: {Outcome.DEADLINE_EXCEEDED, Outcome.UPSTREAM_ERROR},
     }
     assert outcome in by_status[error_class.http_status]

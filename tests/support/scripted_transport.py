@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import httpx
 
@@ -12,6 +15,9 @@ from gateway.egress.control import ControlDoor
 from gateway.egress.door import Door
 from gateway.egress.endpoint import Endpoint
 from gateway.settings import TargetProtocol, TargetSettings
+from gateway.targets.pool import Pool
+from gateway.targets.replica import Replica
+from gateway.targets.retry_budget import RetryBudget
 from gateway.targets.target import Target
 from routing_policies.snapshot import Health
 from tests.support.scripted_runtime import DONE_EVENT, MODEL, event
@@ -138,17 +144,25 @@ def scripted_target(
     protocol: TargetProtocol = TargetProtocol.OPENAI,
     health: Health = Health.UP,
     on_sent: Callable[[], None] = lambda: None,
+    addresses: int = 1,
+    clock: Callable[[], float] = time.monotonic,
+    **settings: Any,
 ) -> Target:
-    """A target behind its real door, with the script where the connections would be."""
-    address = f"http://{name}.invalid"
-    settings = TargetSettings(endpoints=(address,), protocol=protocol, models={MODEL: MODEL})
-    endpoint = Endpoint.parse(address)
+    """A target behind its real doors, with the script where the connections of each address would be."""
+    hosts = [f"{name}.invalid", *(f"{name}-{number}.invalid" for number in range(2, addresses + 1))]
+    endpoints = tuple(f"http://{host}" for host in hosts)
+    configured = TargetSettings(endpoints=endpoints, protocol=protocol, models={MODEL: MODEL}, **settings)
     credential = {"authorization": f"Bearer credential-of-{name}"}
-    door = Door(name, ScriptedTransport(name, script, sent, on_sent))
-    control = ControlDoor(endpoint, ScriptedTransport(name, [refuses_connection], []), credential)
-    target = Target(name, settings, endpoint, credential, door, control)
-    target.health = health
-    return target
+    replicas = []
+    for address in endpoints:
+        endpoint = Endpoint.parse(address)
+        door = Door(name, ScriptedTransport(name, script, sent, on_sent))
+        control = ControlDoor(endpoint, ScriptedTransport(name, [refuses_connection], []), credential)
+        replica = Replica(endpoint, door, control, places=configured.max_connections)
+        replica.health = health
+        replicas.append(replica)
+    pool = Pool(name, replicas, max_waiting=configured.max_waiting, clock=clock, draw=random.Random(1))
+    return Target(name, configured, credential, pool, RetryBudget(share=0.2, income_per_s=10.0))
 
 
 def _json(status: int, body: object) -> httpx.Response:

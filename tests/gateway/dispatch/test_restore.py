@@ -53,7 +53,7 @@ def stream_of(
     chunks: Sequence[bytes], request: InferenceRequest, then: Exception | None = None
 ) -> AsyncIterator[bytes]:
     response = httpx.Response(200, stream=Stream(*chunks, then=then))
-    stream = UpstreamStream(response, wants_usage=True, public_model="smollm2-135m-instruct", idle_timeout_s=5.0)
+    stream = UpstreamStream(response, wants_usage=True, public_model="smollm2-135m-instruct")
     answer = restored(stream, ORIGINALS, request)
     assert not isinstance(answer, BufferedAnswer)
     return answer.relay()

@@ -33,8 +33,9 @@ from gateway.identity import Principal
 from gateway.measure import Measurer
 from gateway.pipeline import Pipeline
 from gateway.policies import PolicyHolder
+from gateway.reach_settings import TimeoutSettings
 from gateway.records.log import RecordLog
-from gateway.settings import TargetProtocol, TimeoutSettings
+from gateway.settings import TargetProtocol
 from gateway.state.keys import Keys
 from gateway.state.label_store import LabelStore, make_label_file
 from gateway.state.taint import Taints

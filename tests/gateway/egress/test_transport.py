@@ -8,13 +8,14 @@ import httpx
 import pytest
 
 from gateway.egress.endpoint import Endpoint
+from gateway.egress.session import Reach
 from gateway.egress.transport import AiohttpTransport
 from tests.support.running_gateway import free_port
 from tests.support.scripted_runtime import Received, ScriptedRuntime
 
 
 def transport(endpoint: str) -> AiohttpTransport:
-    return AiohttpTransport(Endpoint.parse(endpoint), connect_timeout_s=0.5, max_connections=4)
+    return AiohttpTransport(Reach(Endpoint.parse(endpoint), connect_timeout_s=0.5, max_connections=4))
 
 
 async def exchange(sender: AiohttpTransport, url: str, headers: dict[str, str] | None = None) -> httpx.Response:
@@ -22,10 +23,21 @@ async def exchange(sender: AiohttpTransport, url: str, headers: dict[str, str] |
 
 
 async def test_nobody_listening_is_a_connect_error() -> None:
-    sender = transport(f"http://127.0.0.1:{free_port()}")
+    endpoint = f"http://127.0.0.1:{free_port()}"
+    sender = transport(endpoint)
     with pytest.raises(httpx.ConnectError):
-        await exchange(sender, "http://127.0.0.1/x")
+        await exchange(sender, f"{endpoint}/x")
     await sender.aclose()
+
+
+@pytest.mark.parametrize("other", ["http://127.0.0.2:{port}", "http://127.0.0.1:1", "https://127.0.0.1:{port}"])
+async def test_a_transport_leads_to_its_own_endpoint_and_nowhere_else(other: str) -> None:
+    async with ScriptedRuntime() as runtime:
+        sender = transport(runtime.endpoint)
+        with pytest.raises(httpx.UnsupportedProtocol):
+            await exchange(sender, other.format(port=runtime.port) + "/x", {"authorization": "Bearer of-this-host"})
+        assert not runtime.connections
+        await sender.aclose()
 
 
 async def test_a_connection_closed_after_the_request_arrived_is_not_a_connect_error() -> None:

@@ -4,7 +4,7 @@ import orjson
 from opentelemetry.trace import NonRecordingSpan, SpanContext
 
 from gateway.answer import AnswerFacts
-from gateway.exchange import Attempt, Decided, Exchange
+from gateway.exchange import Attempt, Cause, Decided, Exchange
 from gateway.identity import LOCAL
 from gateway.records.builders import decision_record, outcome_record
 from inference_protocol.errors import DeadlineExceeded
@@ -145,6 +145,8 @@ def test_an_outcome_accounts_for_every_attempt() -> None:
         bytes_out=80,
         first_content_at=100.25,
         facts=facts,
+        cause=Cause.FALLBACK,
+        endpoint="http://127.0.0.1:1",
     )
     answered.end(100.5, Outcome.OK)
     exchange.attempts += [failed, answered]
@@ -166,21 +168,27 @@ def test_an_outcome_accounts_for_every_attempt() -> None:
     assert record["attempts"] == [
         {
             "target": "cloud",
+            "endpoint": "",
+            "cause": "first",
             "outcome": "upstream_error",
             "error": "upstream_unreachable",
             "in_flight": 1,
             "bytes_out": 82,
             "first_content_ms": None,
             "duration_ms": 100.0,
+            "tokens": None,
         },
         {
             "target": "edge",
+            "endpoint": "http://127.0.0.1:1",
+            "cause": "fallback",
             "outcome": "ok",
             "error": None,
             "in_flight": 1,
             "bytes_out": 80,
             "first_content_ms": 50.0,
             "duration_ms": 300.0,
+            "tokens": {"input": 10, "cached": 4, "output": 7},
         },
     ]
 

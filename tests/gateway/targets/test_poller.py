@@ -52,7 +52,8 @@ async def healths(*script: Act) -> list[Health]:
             over.set()
 
     target = scripted_target("edge", [answers], [], protocol=TargetProtocol.TIDEGATE)
-    target.control = ControlDoor(target.endpoint, ScriptedTransport("edge", script, [], on_sent))
+    replica = target.pool.best()
+    replica.control = ControlDoor(replica.endpoint, ScriptedTransport("edge", script, [], on_sent))
     polling = asyncio.create_task(Poller(Targets({"edge": target}), interval_s=0.0).run())
     async with asyncio.timeout(10):
         await over.wait()

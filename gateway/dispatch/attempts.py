@@ -1,0 +1,185 @@
+"""One attempt with its account: a place at the target, a span, and what its end says of the address it was made at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer
+
+import observability
+from gateway.answer import Answer
+from gateway.dispatch.attempt import AttemptPlan, attempt
+from gateway.dispatch.course import Course, Step
+from gateway.dispatch.outbound import Outbound
+from gateway.dispatch.restored import restored
+from gateway.exchange import Attempt, Cause, Decided, Exchange
+from gateway.reach_settings import TimeoutSettings
+from gateway.targets.affinity import conversation_key
+from gateway.targets.pool import Lease
+from gateway.targets.target import Target
+from inference_protocol import telemetry_names as names
+from inference_protocol.errors import (
+    ContextLengthExceeded,
+    TidegateError,
+    UpstreamBlamedRequest,
+    UpstreamBusy,
+    UpstreamError,
+    UpstreamUnreachable,
+)
+from inference_protocol.outcome import Outcome
+
+
+class Attempts:
+    """Makes attempts, and keeps the account of them in the exchange."""
+
+    def __init__(
+        self,
+        outbound: Outbound,
+        timeouts: TimeoutSettings,
+        tracer: Tracer,
+        *,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+        max_answer_bytes: int,
+        longest_rest_s: float,
+    ) -> None:
+        """Wire the room.
+
+        Args:
+            outbound: Makes bodies and headers.
+            timeouts: Everybody's; a target may have its own.
+            tracer: Where spans go.
+            clock: Monotonic seconds.
+            wall: Seconds since the epoch.
+            max_answer_bytes: Of an answer that is not streamed.
+            longest_rest_s: A target's wish to be left alone counts up to this.
+        """
+        self._outbound = outbound
+        self._timeouts = timeouts
+        self._tracer = tracer
+        self._clock = clock
+        self._wall = wall
+        self._max_answer_bytes = max_answer_bytes
+        self._longest_rest_s = longest_rest_s
+
+    async def make(self, exchange: Exchange, course: Course, step: Step) -> Answer:
+        """Make one attempt and return its answer once it commits.
+
+        Raises:
+            TidegateError: It failed.
+        """
+        decided, target = exchange.decided, step.target
+        lease = await target.pool.lease(
+            without=step.without,
+            conversation=lambda: conversation_key(decided.view.tenant.id, decided.request.tree),
+            prompt_tokens=decided.view.size.tokens.likely,
+            until=commit_by(decided),
+        )
+        course.began(step, lease.replica)
+        made = self._begin(exchange, step, lease)
+        try:
+            return await self._ask(exchange, target, made)
+        except TidegateError as exc:
+            made.end(self._clock(), Outcome.of(exc), exc.code)
+            self._judge(exc, lease)
+            made.span.set_attribute(names.ERROR_TYPE, exc.error_type)
+            made.span.set_status(StatusCode.ERROR)
+            made.close_span()
+            raise
+        except BaseException:
+            made.end(self._clock(), step.ends_as)
+            lease.unjudged(self._clock())
+            made.close_span()
+            raise
+
+    async def drop(self, step: Step, answer: Answer) -> None:
+        """Account for an answer that committed just when nobody wanted it any more."""
+        assert step.made is not None, "it has answered"
+        assert step.made.lease is not None, "it has answered"
+        now = self._clock()
+        step.made.end(now, step.ends_as)
+        step.made.lease.succeeded(now)
+        step.made.close_span()
+        await answer.aclose()
+
+    def _begin(self, exchange: Exchange, step: Step, lease: Lease) -> Attempt:
+        span = self._start_span(exchange, step)
+        replica = lease.replica
+        made = Attempt(
+            step.target.name,
+            self._clock(),
+            span,
+            replica.in_flight,
+            cause=step.cause,
+            endpoint=replica.endpoint.text,
+            lease=lease,
+        )
+        step.made = made
+        exchange.attempts.append(made)
+        return made
+
+    async def _ask(self, exchange: Exchange, target: Target, made: Attempt) -> Answer:
+        assert made.lease is not None, "an attempt begins with its place"
+        decided = exchange.decided
+        permit = await self._outbound.permit(decided, target)
+        made.bytes_out = len(permit.body.content)
+        own, general = target.settings.timeouts, self._timeouts
+        if decided.request.stream:
+            patience_s = own.first_content_s or general.first_content_s
+        else:
+            patience_s = own.total_s or general.total_s
+        plan = AttemptPlan(
+            decided.request,
+            permit,
+            {**self._outbound.headers(exchange, target, made.span), **target.credential},
+            deadline=commit_by(decided),
+            patience_s=patience_s,
+            max_answer_bytes=self._max_answer_bytes,
+        )
+        answer = await attempt(made.lease.replica, plan, self._clock, self._wall)
+        answer = restored(answer, permit.body.originals, decided.request)
+        made.first_content_at = self._clock()
+        made.facts = answer.facts
+        return answer
+
+    def _judge(self, error: TidegateError, lease: Lease) -> None:
+        """What a failed attempt says of the address that it was made at."""
+        now = self._clock()
+        match error:
+            case UpstreamUnreachable():
+                lease.replica.mark_unreachable(error.message)
+                lease.failed(now)
+            case UpstreamBusy(details={"asked_s": float(asked_s)}):
+                error.retry_after_s = min(asked_s, self._longest_rest_s)
+                lease.replica.rest(now + error.retry_after_s)
+                lease.unjudged(now)
+            case UpstreamBusy(details={"upstream_status": 429}):
+                lease.unjudged(now)
+            case UpstreamError():
+                lease.failed(now)
+            case ContextLengthExceeded() | UpstreamBlamedRequest():
+                lease.succeeded(now)
+            case _:
+                lease.unjudged(now)
+
+    def _start_span(self, exchange: Exchange, step: Step) -> Span:
+        request = exchange.decided.request
+        attributes: dict[str, str | int | bool] = {
+            names.TARGET: step.target.name,
+            names.ATTEMPT: len(exchange.attempts) + 1,
+            names.GEN_AI_OPERATION_NAME: request.task.value,
+            names.GEN_AI_REQUEST_MODEL: request.model,
+            names.GEN_AI_REQUEST_STREAM: request.stream,
+        }
+        if step.cause is not Cause.FIRST:
+            attributes[names.ATTEMPT_CAUSE] = step.cause.value
+        return observability.child(
+            self._tracer, exchange.span, f"{request.task} {request.model}", SpanKind.CLIENT, attributes=attributes
+        )
+
+
+def commit_by(decided: Decided) -> float | None:
+    """When the answer must have committed: at its first content, or, where it is not streamed, at its end."""
+    deadline = decided.view.deadline
+    bounds = [deadline.total_at, deadline.first_content_at if decided.request.stream else None]
+    return min((bound for bound in bounds if bound is not None), default=None)

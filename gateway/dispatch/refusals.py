@@ -1,0 +1,46 @@
+"""A target's own error, told in ours: whose fault it is decides what is tried next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from inference_protocol.context_overflow import read_overflow
+from inference_protocol.errors import (
+    ContextLengthExceeded,
+    TidegateError,
+    UpstreamBlamedRequest,
+    UpstreamBusy,
+    UpstreamRefused,
+)
+
+_MAX_MESSAGE_CHARS = 500
+# A target that answers with one of these judged itself, the moment, or what settings chose (credential, path, model).
+_NOT_THE_CALLERS_FAULT = frozenset({401, 402, 403, 404, 405, 407, 408, 409, 421, 425, 426, 429})
+_BUSY = frozenset({429, 503, 529})
+# An error that a server found after it had promised an answer has no status: it is an overflow under these too.
+_MAY_BE_TOO_LONG = frozenset({None, 400, 413, 422, 500})
+
+
+def refused(error: Any, *, status: int | None, asked_s: float | None = None) -> TidegateError:
+    """Turn a target's error object into ours, its words kept for the caller and for nobody else.
+
+    Args:
+        error: As the target sent it.
+        status: The target's HTTP status, or `None` where the error came inside a stream.
+        asked_s: Seconds that it asked to be left alone, where it did.
+
+    Returns:
+        `ContextLengthExceeded`, `UpstreamBusy`, `UpstreamBlamedRequest` or `UpstreamRefused`.
+    """
+    found = error.get("message") if isinstance(error, dict) else None
+    message = found[:_MAX_MESSAGE_CHARS] if isinstance(found, str) else "The target refused without saying why."
+    details: dict[str, Any] = {} if status is None else {"upstream_status": status}
+    if status in _MAY_BE_TOO_LONG and isinstance(error, dict):
+        overflow = read_overflow(error)
+        if overflow is not None:
+            return ContextLengthExceeded(message, param="messages", details={**details, "window": overflow.window})
+    if status in _BUSY:
+        return UpstreamBusy(message, retry_after_s=asked_s, details={**details, "asked_s": asked_s})
+    if status is not None and 400 <= status < 500 and status not in _NOT_THE_CALLERS_FAULT:
+        return UpstreamBlamedRequest(message, details=details)
+    return UpstreamRefused(message, retry_after_s=asked_s, details=details or None)
