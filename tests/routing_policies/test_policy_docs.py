@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from inference_protocol import headers
 from routing_policies.decide import decide
-from routing_policies.policy.loader import builtin_names, load_text
+from routing_policies.policy.loader import builtin_names, load_text, read_policy
 from routing_policies.policy.model import Policy
 from routing_policies.policy.names import REQUEST_NAMES, SOFT, STATE_NAMES, TARGET_NAMES
 from routing_policies.refusal import refusal
@@ -92,6 +92,8 @@ def test_reasons_of_verdicts_and_of_exclusions_are_listed_in_order() -> None:
 def test_every_built_in_policy_is_described() -> None:
     for name in builtin_names():
         assert f"- `{name}`: " in DOC
+        (row,) = (row for row in rows("Built-in policies") if row[0] == f"`{name}`")
+        assert row[1] == f"`{read_policy(name).policy.defaults.data_class.word}`"
 
 
 def test_the_errors_of_a_refusal_are_as_listed(make: SimpleNamespace) -> None:

@@ -13,9 +13,11 @@ from gateway.cli.policy.explain import explain
 from gateway.cli.policy.inspect import check, fmt, run_own_tests, schema
 from gateway.cli.policy.matrix import matrix
 from gateway.cli.policy.prove import prove
+from gateway.cli.policy.shipped import list_shipped, show
 
 app = typer.Typer(help="Look at a policy before it is in force.", no_args_is_help=True)
 app.command()(check)
 app.command("test")(run_own_tests)
-for _command in (explain, prove, diff, simulate, matrix, schema, fmt):
+app.command("list")(list_shipped)
+for _command in (show, explain, prove, diff, simulate, matrix, schema, fmt):
     app.command()(_command)

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from gateway.cli.policy import app
-from routing_policies.policy.loader import load_policy
+from routing_policies.policy.loader import builtin_names, load_policy
 from tests.support.recorded_traffic import recorded_traffic
 
 GOOD = """\
@@ -181,3 +181,27 @@ def test_fmt_writes_only_where_it_is_asked_to() -> None:
 def test_schema_prints_what_is_published() -> None:
     published = Path(__file__).parents[3] / "docs" / "policy.schema.json"
     assert run("schema").stdout == published.read_text(encoding="utf-8")
+
+
+def test_the_policies_that_come_along_are_listed_with_what_they_are_for_and_printed_as_they_stand() -> None:
+    listed = json.loads(run("list", "--json").stdout)
+    assert [each["name"] for each in listed] == builtin_names()
+    assert all(each["purpose"].endswith(".") and each["purpose"] in run("list").stdout for each in listed)
+    Path("mine.yaml").write_text(run("show", "healthcare").stdout, encoding="utf-8")
+    assert load_policy(Path("mine.yaml")).digest == load_policy("healthcare").digest
+    run("fmt", "--check", "mine.yaml")
+    assert "did you mean `healthcare`?" in run("show", "helthcare", status=2).stderr
+
+
+def test_a_request_in_a_file_may_bring_hints_and_a_state_of_the_device() -> None:
+    request = {
+        "headers": {"x-client-battery": "5", "ect": "5g"},
+        "device": {"connectivity": "metered"},
+        "targets": {"edge": {"waiting": 9}},
+    }
+    found = json.loads(run("explain", "cost-first", "--json", given=json.dumps(request)).stdout)
+    assert set(found["rules"]) >= {"volume-costs", "battery-is-low"}
+    assert found["client"]["battery_percent"] == 5
+    assert found["device"] == {"connectivity": "metered", "free_memory_mb": None}
+    assert found["targets"]["edge"]["waiting"] == 9
+    assert found["notes"] == ["ect: could not be read, so the hint was left out"]

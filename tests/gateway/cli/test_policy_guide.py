@@ -10,7 +10,9 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
+from gateway.cli.checks import policy_in_force
 from gateway.cli.policy import app
+from gateway.settings_file import load_settings
 from routing_policies.policy.loader import load_policy
 from tests.support.recorded_traffic import recorded_traffic
 
@@ -40,6 +42,14 @@ def test_every_command_stands_in_the_guide() -> None:
         assert command.callback is not None
         name = command.name or command.callback.__name__
         assert f"`{name}`" in GUIDE or f"tidegate policy {name}" in GUIDE
+
+
+def test_the_settings_that_the_page_gives_reach_all_that_the_policy_names(tmp_path: Path) -> None:
+    block = DOC.split("## Built-in policies")[1].split("```yaml\n")[1].split("```")[0]
+    file = tmp_path / "tidegate.yaml"
+    file.write_text(f"state_dir: {tmp_path}\n{block}", encoding="utf-8")
+    settings = load_settings(file)
+    assert set(policy_in_force(settings).policy.targets) == {"edge", "onprem", "cloud"}
 
 
 def _plain(output: str) -> str:
