@@ -43,6 +43,7 @@ format: $(INSTALLED) ## Format the code and sort its imports
 	$(BIN)/ruff format .
 
 bench-%: models ## Measure one claim: the outcome goes to bench/results/<name>.json
+	@$(PIP_INSTALL) --no-build-isolation --editable '.[bench]'
 	@$(BIN)/python -m bench.$(subst -,_,$*) --output bench/results/$*.json
 
 clean: ## Remove .venv and caches; models and records stay
@@ -57,9 +58,9 @@ $(INSTALLED): $(BIN)/python pyproject.toml constraints.txt
 	@echo "  1/3 the gateway and the edge runtime"
 	@$(PIP_INSTALL) --no-build-isolation --editable .
 	@echo "  2/3 torch and transformers, for the cloud stand-in; the largest part"
-	@$(PIP_INSTALL) --no-build-isolation --editable '.[build,cloud]'
+	@$(PIP_INSTALL) --no-build-isolation --editable '.[build,builder,cloud]'
 	@echo "  3/3 what checks and tests need"
-	@$(PIP_INSTALL) --no-build-isolation --editable '.[build,cloud,dev]'
+	@$(PIP_INSTALL) --no-build-isolation --editable '.[build,builder,cloud,dev]'
 	@touch $@
 
 $(BIN)/python:
