@@ -35,6 +35,7 @@ from gateway.identity import Identity
 from gateway.measure import Measurer
 from gateway.pipeline import Pipeline
 from gateway.policies import PolicyHolder
+from gateway.quota import Quotas
 from gateway.records.log import RecordLog
 from gateway.settings import Settings
 from gateway.settle import Settlement
@@ -120,7 +121,7 @@ def create_app(
         policies,
         Taints(LabelStore(settings.folder.labels_file, wall=wall), keys),
         RecordLog.from_settings(settings),
-        InFlight(settings.limits.concurrent_requests),
+        InFlight(settings.limits.concurrent_requests, settings.limits.body_bytes_in_flight, clock=clock),
         connectivity,
     )
     pipeline = _pipeline(settings, rooms, keys, tracer, clock=clock, new_seed=lambda: draw.getrandbits(63))
@@ -178,6 +179,7 @@ def _posts(
         begin=begin,
         identity=Identity(settings.auth),
         admission=rooms.admission,
+        quotas=Quotas(settings.auth.keys, clock=clock),
         read_body=functools.partial(
             read_body, max_bytes=settings.limits.body_bytes, timeout_s=settings.timeouts.body_s
         ),

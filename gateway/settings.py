@@ -165,6 +165,8 @@ class ApiKey(_Frozen):
     uninspected: dict[Literal["image", "audio", "blob"], ClassWord] = Field(default_factory=dict)
     residency: str = ""
     roles: tuple[str, ...] = ("inference",)
+    concurrent_requests: int | None = Field(default=None, gt=0)
+    requests_per_minute: int | None = Field(default=None, gt=0)
 
     @property
     def level(self) -> DataClass | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
@@ -34,8 +35,27 @@ def bearer_token(authorization: str | None) -> str | None:
     return token.strip() or None if scheme.lower() == "bearer" else None
 
 
-async def read_body(scope: Scope, receive: Receive, *, max_bytes: int, timeout_s: float) -> bytes:
+def _take_freely(_: int) -> None:
+    """Where bodies together have no bound."""
+
+
+async def read_body(
+    scope: Scope,
+    receive: Receive,
+    *,
+    max_bytes: int,
+    timeout_s: float,
+    take: Callable[[int], None] = _take_freely,
+) -> bytes:
     """Read the whole body.
+
+    Args:
+        scope: Of the request.
+        receive: Gives its body.
+        max_bytes: The largest that is taken.
+        timeout_s: For the whole of it.
+        take: Is told of bytes as they come, before they are kept; may raise. What a head merely announces counts for
+            nothing, or few callers could take all there is by a word.
 
     Raises:
         UnsupportedEncoding: It is compressed.
@@ -57,6 +77,7 @@ async def read_body(scope: Scope, receive: Receive, *, max_bytes: int, timeout_s
                 length += len(piece)
                 if length > max_bytes:
                     raise _too_large(max_bytes)
+                take(len(piece))
                 pieces.append(piece)
                 if not message.get("more_body", False):
                     return pieces[0] if len(pieces) == 1 else b"".join(pieces)

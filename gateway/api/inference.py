@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
@@ -15,6 +15,7 @@ from gateway.api.response_headers import error_headers
 from gateway.exchange import Exchange
 from gateway.identity import Identity
 from gateway.off_loop import READ_BYTES, off_loop_if_large
+from gateway.quota import Quotas
 from gateway.settle import Settlement
 from inference_protocol.errors import InternalError, TidegateError
 from inference_protocol.outcome import Outcome
@@ -25,6 +26,15 @@ from serving.crashes import CRASHED, log_crash
 from serving.in_flight import InFlight
 
 _logger = logging.getLogger(__name__)
+
+
+class BodyReader(Protocol):
+    """Takes a body in, within bounds."""
+
+    def __call__(self, scope: Scope, receive: Receive, *, take: Callable[[int], None]) -> Awaitable[bytes]:
+        """Read it; `take` is told of its bytes before they are kept."""
+        ...
+
 
 Respond = Callable[[Exchange, InferenceRequest, Mapping[str, str], Send], Coroutine[Any, Any, None]]
 """Takes an identified request with its headers, and sends what it is answered with."""
@@ -40,7 +50,8 @@ class InferenceEndpoint:
         begin: Callable[[Scope], Exchange],
         identity: Identity,
         admission: InFlight,
-        read_body: Callable[[Scope, Receive], Awaitable[bytes]],
+        quotas: Quotas,
+        read_body: BodyReader,
         parse: Callable[[bytes], InferenceRequest],
         settlement: Settlement,
     ) -> None:
@@ -51,6 +62,7 @@ class InferenceEndpoint:
             begin: Opens its exchange.
             identity: Step 2.
             admission: Bounds how many requests are inside.
+            quotas: Bound how many a key may have there.
             read_body: Takes a body in, within bounds.
             parse: From body bytes to the canonical request, raising `InvalidRequest`.
             settlement: Step 8.
@@ -59,6 +71,7 @@ class InferenceEndpoint:
         self._begin = begin
         self._identity = identity
         self._admission = admission
+        self._quotas = quotas
         self._read_body = read_body
         self._parse = parse
         self._settlement = settlement
@@ -84,8 +97,8 @@ class InferenceEndpoint:
     async def _serve(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
         headers = read_headers(scope)
         exchange.principal = self._identity.identify(headers)
-        with self._admission.place():
-            raw = await self._read_body(scope, receive)
+        with self._quotas.place(exchange.principal.id), self._admission.place() as place:
+            raw = await self._read_body(scope, receive, take=place.take)
             with exchange.timed("parse"):
                 request = await off_loop_if_large(len(raw), READ_BYTES, self._parse, raw)
             await _unless_gone(self._respond(exchange, request, headers, send), receive)

@@ -75,3 +75,19 @@ async def test_while_draining_nobody_is_let_in_and_those_inside_are_finished(hou
         assert await asked == 200
         assert await asyncio.wait_for(draining, 5)
         assert [each["outcome"] for each in await h.until_settled(2)] == ["unavailable", "ok"]
+
+
+async def test_bodies_that_together_take_too_much_memory_are_told_to_come_back(house: HouseFactory) -> None:
+    held = Held()
+    limits = {"body_bytes_in_flight": 3000}
+    async with house(edge=ScriptedRuntime(held), limits=limits) as h:
+        asked = asyncio.create_task(h.gateway.chat("x" * 2000))
+        await until(lambda: bool(h.edge.posts))
+        refused = await h.gateway.chat("x" * 2000)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "overloaded")
+        assert refused.headers["x-tidegate-reason"] == "rejected-memory"
+        assert int(refused.headers["retry-after"]) >= 1
+        held.released.set()
+        assert (await asked).status_code == 200
+        assert h.gateway.app.admission.bytes == 0
+        assert (await h.gateway.chat("x" * 2000)).status_code == 200
