@@ -14,6 +14,8 @@ from routing_policies.policy.errors import PolicyError
 from routing_policies.policy.model import Policy
 from routing_policies.policy.yaml_source import Source, read
 
+# The line that ends a document; what was cut off has none.
+_END = "..."
 _ORDER = [field.alias or name for name, field in Policy.model_fields.items()]
 
 
@@ -28,6 +30,9 @@ def formatted(text: str, origin: str) -> str:
     known = {name: index for index, name in enumerate(_ORDER)}
     order = sorted(sections, key=lambda name: known.get(name, len(known)))
     lines = [*head, *(line for name in order for line in sections[name])]
+    if _END in lines:
+        lines.remove(_END)
+        lines.append(_END)
     found = "\n".join(_spaced(lines)) + "\n"
     again = read(found, origin)
     if again.value != source.value or sorted(_comments(found)) != sorted(_comments(text)):

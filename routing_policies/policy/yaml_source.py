@@ -1,8 +1,9 @@
 """From YAML text to plain values, with the place of each one.
 
 Policies and settings are read by it. It reads the YAML 1.2 core schema: `no` is text, `010` is not eight, a key is
-always text. It refuses what neither needs and a reader cannot see through: anchors, aliases, tags, several documents,
-a key twice.
+always text. A policy that begins with `---` must end with `...`, so that none passes for whole that was cut off where
+a section ends. It refuses what neither needs and a reader cannot see through: anchors, aliases, tags, several
+documents, a key twice.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def read(text: str, name: str, kind: Kind = "policy") -> Source:
     """
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise PolicyError(name, 1, 1, f"the {kind} file is larger than {MAX_BYTES} bytes")
-    reader = _Reader(name)
+    reader = _Reader(name, kind)
     try:
         root = reader.compose(text)
     except yaml.MarkedYAMLError as exc:
@@ -116,13 +117,24 @@ def read(text: str, name: str, kind: Kind = "policy") -> Source:
 @dataclass(slots=True)
 class _Reader:
     name: str
+    kind: Kind
     values: dict[Path, Place] = field(default_factory=dict)
     keys: dict[Path, Place] = field(default_factory=dict)
 
     def compose(self, text: str) -> yaml.Node | None:
         """Compose the one document, after a look at its events: composing would follow aliases and recurse."""
         depth = 0
+        documents = 0
+        bracketed = False
         for event in yaml.parse(text, Loader=yaml.BaseLoader):
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                bracketed = event.explicit and documents == 1  # more than one are refused below
+            elif (
+                isinstance(event, yaml.DocumentEndEvent) and bracketed and not event.explicit and self.kind == "policy"
+            ):
+                message = "it begins with `---` and does not end with `...`: it was cut off, or that line is missing"
+                raise self._refuse(event.end_mark, message)
             if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
                 raise self._refuse(event.start_mark, "anchors and aliases are not allowed; write the value out")
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)

@@ -79,3 +79,12 @@ def test_the_schema_speaks_the_documents_words() -> None:
     assert set(schema["properties"]) == {field.alias or name for name, field in Policy.model_fields.items()}
     assert schema["$defs"]["DataClass"]["enum"] == ["public", "internal", "confidential", "restricted"]
     assert schema["$defs"]["Defaults"]["properties"]["class"]["default"] == "confidential"
+
+
+def test_the_line_that_ends_a_document_stays_its_last() -> None:
+    document = "---\nname: a\napiVersion: tidegate/v1\ntargets: {edge: {kind: edge, clearance: restricted}}\n...\n"
+
+    found = formatted(document, "x")
+
+    assert found.splitlines()[:3] == ["---", "apiVersion: tidegate/v1", "name: a"]
+    assert found.splitlines()[-1] == "..."

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from importlib import resources
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from routing_policies.policy.errors import PolicyError
-from routing_policies.policy.loader import builtin_names, load_policy, load_text
+from routing_policies.policy.loader import builtin_names, load_policy, load_text, read_text
 from routing_policies.signals.label import DataClass
 
 TARGETS = """\
@@ -202,3 +203,22 @@ def test_label_rules_and_budgets_come_from_the_policy_and_a_partial_table_keeps_
     assert loaded.label_rules.uninspected == {"image": DataClass.PUBLIC}
     assert loaded.deadline_defaults.ttft_ms == 2000
     assert loaded.deadline_defaults.total_ms is None
+
+
+@pytest.mark.parametrize("name", builtin_names())
+def test_a_shipped_policy_that_was_cut_off_anywhere_is_refused(name: str) -> None:
+    text = (resources.files("routing_policies.builtin") / f"{name}.yaml").read_text(encoding="utf-8")
+    whole = text.rstrip("\n")
+    at_lines = [index for index, character in enumerate(whole) if character == "\n"]
+
+    for end in {*at_lines, *range(len(whole) - 40, len(whole)), *range(0, len(whole), 97)}:
+        with pytest.raises(PolicyError):
+            read_text(whole[:end], name)
+
+
+def test_a_document_with_a_beginning_and_no_end_was_cut_off() -> None:
+    document = "---\napiVersion: tidegate/v1\nname: a\ntargets: {edge: {kind: edge, clearance: restricted}}\n"
+
+    with pytest.raises(PolicyError, match=r"does not end with `\.\.\.`"):
+        load_text(document, "p.yaml")
+    assert load_text(document + "...", "p.yaml").policy.name == "a"
