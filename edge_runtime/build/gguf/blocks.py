@@ -62,10 +62,10 @@ class Blocks:
         return self.codes if self.bits == 8 else self.codes[..., 0::2] | self.codes[..., 1::2] << _HALF
 
 
-Matrix = Blocks | Floats
+Matrix = Blocks | Floats | NDArray[np.float16]
 
 
-def read_matrix(tensor: Tensor) -> Matrix:
+def read_matrix(tensor: Tensor) -> Blocks | Floats:
     """Return a matrix of weights: blocks, or float32 values for the types without blocks.
 
     Raises:

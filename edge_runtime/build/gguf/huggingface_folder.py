@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 
 from edge_runtime.build.errors import NotImportable
 from edge_runtime.build.gguf.architecture import Architecture, read_architecture
-from edge_runtime.build.gguf.blocks import Blocks, read_floats, read_matrix, reorder_rows
+from edge_runtime.build.gguf.blocks import Blocks, read_floats, read_matrix
 from edge_runtime.build.gguf.folder import write_tokenizer
 from edge_runtime.build.gguf.source import GgufSource
 from edge_runtime.build.gguf.vocabulary import Vocabulary
@@ -61,9 +61,9 @@ def _weights(
 
     def matrix(tensor: str, rows: int, columns: int) -> NDArray[np.float32]:
         found = read_matrix(source.tensor(f"{tensor}.weight", rows, columns))
+        values = found.values() if isinstance(found, Blocks) else found
         order = architecture.row_order(tensor, rows)
-        found = found if order is None else reorder_rows(found, order)
-        return found.values() if isinstance(found, Blocks) else found
+        return values if order is None else values[order]
 
     def vector(tensor: str) -> NDArray[np.float32]:
         return read_floats(source.tensor(f"{tensor}.weight", hidden))
