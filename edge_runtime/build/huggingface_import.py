@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,6 +83,11 @@ class _Wanted:
             files += [self.adapter / "adapter_config.json", self.adapter / "adapter_model.safetensors"]
         return files
 
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The packages whose versions are recorded."""
+        return _TOOLS if self.ours else (*_TOOLS, *_BUILDERS_TOOLS)
+
     def require_files(self) -> None:
         """Look whether everything is there.
 
@@ -104,12 +109,13 @@ def _prepare(wanted: _Wanted, name: str, steps: Steps, work: Staging) -> Import:
         "files_sha256": digest,
         "how": f"{wanted.precision.value}, {_OURS if wanted.ours else _BUILDERS}",
     }
+    write: Callable[[Precision, Path], int]
     if wanted.ours:
-        tools, write = _TOOLS, functools.partial(folder.write_folder, source, wanted.config, adapter)
+        write = functools.partial(folder.write_folder, source, wanted.config, adapter)
     else:
-        tools, write = (*_TOOLS, *_BUILDERS_TOOLS), functools.partial(_build, source, adapter, work)
+        write = functools.partial(_build, source, adapter, work)
     return Import(
-        Recipe(name=name, public_model=name, format="onnx-genai", source=origin, tools=tools),
+        Recipe(name=name, public_model=name, format="onnx-genai", source=origin, tools=wanted.tools),
         space_bytes=int(sum(path.stat().st_size for path in files) * _LARGEST_GROWTH) + _SPARE_BYTES,
         doing=f"Making its graphs ({wanted.precision.value})",
         write=functools.partial(write, wanted.precision),
