@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ from gateway.egress.control import ControlDoor
 from gateway.egress.door import Door
 from gateway.egress.endpoint import Endpoint
 from gateway.settings import TargetProtocol, TargetSettings
+from gateway.targets.breaker import BreakerLimits
 from gateway.targets.pool import Pool
 from gateway.targets.replica import Replica
 from gateway.targets.retry_budget import RetryBudget
@@ -22,7 +24,7 @@ from gateway.targets.target import Target
 from routing_policies.snapshot import Health
 from tests.support.scripted_runtime import DONE_EVENT, MODEL, event
 
-Act = Callable[[httpx.Request], httpx.Response]
+Act = Callable[[httpx.Request], httpx.Response | Awaitable[httpx.Response]]
 
 
 @dataclass
@@ -64,7 +66,8 @@ class ScriptedTransport(httpx.AsyncBaseTransport):
         self.on_sent()
         act = self.script[min(self.acts, len(self.script) - 1)]
         self.acts += 1
-        return act(request)
+        acted = act(request)
+        return acted if isinstance(acted, httpx.Response) else await acted
 
 
 def answers(request: httpx.Request) -> httpx.Response:
@@ -75,6 +78,38 @@ def answers(request: httpx.Request) -> httpx.Response:
     message = {"role": "assistant", "content": "fine"}
     body = {"model": MODEL, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
     return _json(200, body)
+
+
+def after(seconds: float, act: Act) -> Act:
+    """Do the same, later."""
+
+    async def later(request: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(seconds)
+        acted = act(request)
+        return acted if isinstance(acted, httpx.Response) else await acted
+
+    return later
+
+
+def says_busy(status: int = 429, **headers: str) -> Act:
+    """Ask to be left alone; underscores in the names of headers are hyphens."""
+
+    def busy(_: httpx.Request) -> httpx.Response:
+        answer = _json(status, {"error": {"message": "slow down"}})
+        answer.headers.update({name.replace("_", "-"): value for name, value in headers.items()})
+        return answer
+
+    return busy
+
+
+def says_too_long(window: int, status: int = 400) -> Act:
+    """Find the prompt too long, in vLLM's words."""
+    message = f"This model's maximum context length is {window} tokens. However, you requested 9000 tokens."
+
+    def too_long(_: httpx.Request) -> httpx.Response:
+        return _json(status, {"error": {"message": message, "type": "BadRequestError", "code": 400}})
+
+    return too_long
 
 
 def refuses_connection(request: httpx.Request) -> httpx.Response:
@@ -146,6 +181,7 @@ def scripted_target(
     on_sent: Callable[[], None] = lambda: None,
     addresses: int = 1,
     clock: Callable[[], float] = time.monotonic,
+    breaker: BreakerLimits | None = None,
     **settings: Any,
 ) -> Target:
     """A target behind its real doors, with the script where the connections of each address would be."""
@@ -158,7 +194,7 @@ def scripted_target(
         endpoint = Endpoint.parse(address)
         door = Door(name, ScriptedTransport(name, script, sent, on_sent))
         control = ControlDoor(endpoint, ScriptedTransport(name, [refuses_connection], []), credential)
-        replica = Replica(endpoint, door, control, places=configured.max_connections)
+        replica = Replica(endpoint, door, control, places=configured.max_connections, breaker=breaker)
         replica.health = health
         replicas.append(replica)
     pool = Pool(name, replicas, max_waiting=configured.max_waiting, clock=clock, draw=random.Random(1))
