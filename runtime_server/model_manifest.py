@@ -17,6 +17,10 @@ from inference_protocol.runtime_state import ServedModel
 from observability.disk import sync
 
 FILE_NAME = "manifest.json"
+SIGNATURES_NAME = "signatures.json"
+ORIGIN_NAME = "origin.json"
+# What stands beside a model's files and is not among them: the manifest, who signed it, where this copy came from.
+_BESIDE = frozenset({FILE_NAME, SIGNATURES_NAME, ORIGIN_NAME})
 
 
 class ModelMissing(Exception):
@@ -136,21 +140,42 @@ def hash_file(path: Path) -> FileDigest:
 
 
 def hash_folder(folder: Path) -> dict[str, FileDigest]:
-    """Read every file below a folder but its manifest."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    found = {path.relative_to(folder).as_posix(): path for path in paths}
-    return {name: hash_file(path) for name, path in found.items() if name != FILE_NAME}
+    """Read every file of a model; what stands beside them is not among them."""
+    return {name: hash_file(folder / name) for name in _names(folder)}
+
+
+def manifest_id(folder: Path) -> str:
+    """Return the sha256, hex, of a folder's manifest, which stands for the whole version, and is what is signed.
+
+    Raises:
+        ModelMissing: There is no folder, or no manifest in it.
+    """
+    return hashlib.sha256(manifest_bytes(folder)).hexdigest()
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Complete a folder. Everything in it is on the disk before the manifest is."""
     for name in manifest.files:
         sync(folder / name)
+    for inner in {(folder / name).parent for name in manifest.files} - {folder}:
+        sync(inner)
     part = folder / (FILE_NAME + ".part")
     part.write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
     sync(part)
     part.replace(folder / FILE_NAME)
     sync(folder)
+
+
+def manifest_bytes(folder: Path) -> bytes:
+    """Read a folder's manifest as it stands there.
+
+    Raises:
+        ModelMissing: There is no folder, or no manifest in it.
+    """
+    try:
+        return (folder / FILE_NAME).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise ModelMissing(f"There is no complete model in {folder}: {FILE_NAME} is missing.") from None
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -160,10 +185,7 @@ def read_manifest(folder: Path) -> Manifest:
         ModelMissing: There is no folder, or no manifest in it.
         ModelDamaged: The manifest cannot be read as one.
     """
-    try:
-        content = (folder / FILE_NAME).read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        raise ModelMissing(f"There is no complete model in {folder}: {FILE_NAME} is missing.") from None
+    content = manifest_bytes(folder)
     try:
         return Manifest.model_validate_json(content)
     except ValidationError as error:
@@ -190,10 +212,20 @@ def check_sizes(folder: Path, manifest: Manifest) -> None:
 def verify(folder: Path, manifest: Manifest) -> None:
     """Read every file and compare it with the manifest: about a second for a gigabyte.
 
+    A file that the manifest does not list counts too: a chat template that somebody added would be served.
+
     Raises:
-        ModelDamaged: A file is missing or its content is another.
+        ModelDamaged: A file is missing, is not listed, or its content is another.
     """
     check_sizes(folder, manifest)
+    for name in _names(folder):
+        if name not in manifest.files:
+            raise ModelDamaged(f"{folder / name} is not among the files that the manifest lists.")
     for name, expected in manifest.files.items():
         if hash_file(folder / name).sha256 != expected.sha256:
             raise ModelDamaged(f"The content of {folder / name} is not what its manifest says.")
+
+
+def _names(folder: Path) -> list[str]:
+    found = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+    return sorted(name for name in found if name not in _BESIDE)
