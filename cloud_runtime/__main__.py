@@ -27,7 +27,7 @@ def main() -> int:
         waiting_limit=options.waiting_limit,
         threads=arguments.threads,
     )
-    return serving.run("cloud_runtime", lambda: TransformersEngine(settings), options)
+    return serving.run("cloud_runtime", lambda _: TransformersEngine(settings), options)
 
 
 if __name__ == "__main__":

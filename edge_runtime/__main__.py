@@ -27,7 +27,7 @@ def main() -> int:
         waiting_limit=options.waiting_limit,
         threads=arguments.threads,
     )
-    return serving.run("edge_runtime", lambda: SlotEngine(settings), options)
+    return serving.run("edge_runtime", lambda _: SlotEngine(settings), options)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from inference_protocol import paths
 from observability import ServerSpanMiddleware, Telemetry
 from runtime_server.bearer_auth import BearerAuth
 from runtime_server.chat_endpoint import ChatEndpoint, ChatLimits
-from runtime_server.chat_model import ChatModel
+from runtime_server.chat_models import ChatModels
 from runtime_server.lifecycle import Lifecycle
 from runtime_server.reports import Reports
 from runtime_server.request_boundary import RequestBoundary, refuse_as_ours
@@ -26,7 +26,7 @@ _DEFAULT_LIMITS = ChatLimits()
 
 def create_app(
     lifecycle: Lifecycle,
-    model: ChatModel,
+    models: ChatModels,
     *,
     telemetry: Telemetry,
     token: str | None = None,
@@ -37,14 +37,14 @@ def create_app(
 
     Args:
         lifecycle: Owner of the engine.
-        model: The one that is served.
+        models: How to talk to whichever version is served.
         telemetry: Of this process.
         token: What callers must send, except to probes; `None` asks for none.
         limits: Of each request.
         clock_ns: Unix nanoseconds.
     """
     tracer = telemetry.tracer
-    chat = ChatEndpoint(lifecycle, model, limits, tracer=tracer, clock_ns=clock_ns)
+    chat = ChatEndpoint(lifecycle, models, limits, tracer=tracer, clock_ns=clock_ns)
     reports = Reports(lifecycle, started_s=clock_ns() // 1_000_000_000)
     routes = [
         Route(paths.CHAT_COMPLETIONS, chat, methods=["POST"]),

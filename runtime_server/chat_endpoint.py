@@ -19,6 +19,7 @@ from observability import server_span
 from runtime_server import chat_job, generation_spans
 from runtime_server.answer import Answer, GenerationCancelled, NothingToGenerate
 from runtime_server.chat_model import ChatModel
+from runtime_server.chat_models import ChatModels
 from runtime_server.engine import Generation, GenerationJob
 from runtime_server.latency_budget import LatencyBudget, latency_budget
 from runtime_server.lifecycle import Lifecycle
@@ -53,7 +54,7 @@ class ChatEndpoint:
     def __init__(
         self,
         lifecycle: Lifecycle,
-        model: ChatModel,
+        models: ChatModels,
         limits: ChatLimits,
         *,
         tracer: Tracer,
@@ -63,13 +64,13 @@ class ChatEndpoint:
 
         Args:
             lifecycle: Owner of the engine.
-            model: The one that is served.
+            models: How to talk to whichever version is served.
             limits: Of each request.
             tracer: Draws the parts of a generation.
             clock_ns: Unix nanoseconds.
         """
         self._lifecycle = lifecycle
-        self._model = model
+        self._models = models
         self._limits = limits
         self._tracer = tracer
         self._clock_ns = clock_ns
@@ -87,16 +88,18 @@ class ChatEndpoint:
         raw = await read_body(scope, receive, max_bytes=self._limits.body_bytes, timeout_s=self._limits.body_timeout_s)
         request = parse_chat(raw)
         async with watched_client(receive) as client:
-            job = await self._job(request, scope[REQUEST_ID_KEY], budget, state.models[0])
+            served = state.models[0]
+            model = self._models.of(served.digest)
+            job = await self._job(request, scope[REQUEST_ID_KEY], budget, served, model)
             if client.gone:
                 raise ClientDisconnect
             span = server_span(scope)
             generation_spans.describe_request(span, request, job, execution_provider=state.provider)
             with self._generation(job) as generation:
                 client.when_gone(generation.cancel)
-                text = TextStream(self._model.spelling, request.sampling.stop)
+                text = TextStream(model.spelling, request.sampling.stop)
                 answer = Answer(generation, text, deadline=budget.deadline if job.max_tokens else None)
-                reply = _Reply(answer, self._writer(request, job), send, self._clock_ns)
+                reply = _Reply(answer, self._writer(request, job, model), send, self._clock_ns)
                 try:
                     await (reply.stream() if request.stream else reply.whole())
                 except GenerationCancelled:
@@ -113,12 +116,17 @@ class ChatEndpoint:
                     )
 
     async def _job(
-        self, request: InferenceRequest, request_id: str, budget: LatencyBudget, served: ServedModel
+        self,
+        request: InferenceRequest,
+        request_id: str,
+        budget: LatencyBudget,
+        served: ServedModel,
+        model: ChatModel,
     ) -> GenerationJob:
-        if request.model != self._model.name:
-            raise UnknownModel(f"This runtime serves `{self._model.name}` alone.", param="model")
+        if request.model != model.name:
+            raise UnknownModel(f"This runtime serves `{model.name}` alone.", param="model")
         chat_job.refuse_unsupported(request.needs, served)
-        encode, messages = self._model.prompts.encode, request.tree["messages"]
+        encode, messages = model.prompts.encode, request.tree["messages"]
         if len(request.raw) > self._limits.inline_body_bytes:
             prompt = await asyncio.to_thread(encode, messages)
         else:
@@ -133,9 +141,10 @@ class ChatEndpoint:
                 default=self._limits.default_max_tokens,
             ),
             sampling=request.sampling,
-            stop_tokens=self._model.stop_tokens,
+            stop_tokens=model.stop_tokens,
             deadline=budget.deadline if budget.truncate else None,
             cache_salt=chat_job.cache_salt(request.tree),
+            version=served.digest,
         )
 
     @contextlib.contextmanager
@@ -146,10 +155,10 @@ class ChatEndpoint:
         with self._lifecycle.admitted(job) as generation:
             yield generation
 
-    def _writer(self, request: InferenceRequest, job: GenerationJob) -> ChatAnswerWriter:
+    def _writer(self, request: InferenceRequest, job: GenerationJob, model: ChatModel) -> ChatAnswerWriter:
         return ChatAnswerWriter(
             f"chatcmpl-{job.request_id}",
-            model=self._model.name,
+            model=model.name,
             created=self._clock_ns() // 1_000_000_000,
             prompt_tokens=len(job.prompt),
             wants_usage=request.wants_usage,

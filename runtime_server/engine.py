@@ -23,7 +23,7 @@ class QueueFull(Exception):
 
 
 class NotReady(Exception):
-    """An engine was given a job while its state did not say `ready`: a fault of whoever did."""
+    """An engine cannot take a job now: its state does not say `ready`, or the version it is meant for is gone."""
 
 
 class FinishReason(StrEnum):
@@ -45,6 +45,7 @@ class GenerationJob:
         stop_tokens: Ids that end the answer and are not part of it.
         deadline: Event-loop seconds by which to stop with `LENGTH`, or `None`.
         cache_salt: Prefixes are shared only among equal salts.
+        version: Digest of the model that the prompt was made for, where an engine serves more than one in its life.
     """
 
     request_id: str
@@ -54,6 +55,7 @@ class GenerationJob:
     stop_tokens: frozenset[int]
     deadline: float | None = None
     cache_salt: str = ""
+    version: str = ""
 
     def is_late(self, when: float) -> bool:
         """Say whether `when` lies past the deadline."""
@@ -113,7 +115,7 @@ class Engine(Protocol):
 
         Raises:
             QueueFull: Every slot and every place in the queue is taken.
-            NotReady: `state()` does not say `ready`.
+            NotReady: `state()` does not say `ready`, or the job's version is served no longer.
         """
         ...
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 from inference_protocol.errors import Overloaded, Unavailable
 from inference_protocol.runtime_state import RuntimeState, RuntimeStatus
-from runtime_server.engine import Engine, Generation, GenerationJob, QueueFull
+from runtime_server.engine import Engine, Generation, GenerationJob, NotReady, QueueFull
 from serving.in_flight import InFlight
 
 _RETRY_AFTER_S = 1.0
@@ -83,6 +83,12 @@ class Lifecycle:
                 generation = self._engine.submit(job)
             except QueueFull:
                 raise Overloaded("Every place in the queue is taken; try again.") from None
+            except NotReady:
+                raise Unavailable(
+                    "The model was exchanged while the request was read; try again.",
+                    retry_after_s=_RETRY_AFTER_S,
+                    details={"reason": "rejected-not-ready"},
+                ) from None
             self._running.append(generation)
             try:
                 yield generation

@@ -10,6 +10,7 @@ from observability import TelemetrySettings, set_up
 from runtime_server.app import create_app
 from runtime_server.chat_endpoint import ChatLimits
 from runtime_server.chat_model import load_chat_model
+from runtime_server.chat_models import ChatModels
 from runtime_server.engine import Engine
 from runtime_server.lifecycle import Lifecycle
 from runtime_server.options import RuntimeOptions
@@ -20,12 +21,13 @@ from serving.start import StartRefused, set_up_logging
 _logger = logging.getLogger(__name__)
 
 
-def run(service_name: str, build_engine: Callable[[], Engine], options: RuntimeOptions) -> int:
+def run(service_name: str, build_engine: Callable[[ChatModels], Engine], options: RuntimeOptions) -> int:
     """Serve one engine until a signal ends it.
 
     Args:
         service_name: The program's name in traces.
-        build_engine: Makes the engine, which must not load its model before `start`.
+        build_engine: Makes the engine, which must not load its model before `start`. It tells the chat models
+            of the versions that it serves, if there can be more than one.
         options: From the command line.
 
     Returns:
@@ -35,8 +37,8 @@ def run(service_name: str, build_engine: Callable[[], Engine], options: RuntimeO
     set_up_logging()
     try:
         token = options.read_token()
-        model = load_chat_model(options.model_dir, options.model_name)
-        engine = build_engine()
+        models = ChatModels(load_chat_model(options.model_dir, options.model_name))
+        engine = build_engine(models)
         listener = _bind(options, authenticated=token is not None)
     except StartRefused as exc:
         _logger.error("%s", exc)
@@ -45,7 +47,7 @@ def run(service_name: str, build_engine: Callable[[], Engine], options: RuntimeO
     with contextlib.closing(listener), set_up(tracing) as telemetry:
         lifecycle = Lifecycle(engine)
         limits = ChatLimits(default_max_tokens=options.default_max_tokens)
-        app = create_app(lifecycle, model, telemetry=telemetry, token=token, limits=limits)
+        app = create_app(lifecycle, models, telemetry=telemetry, token=token, limits=limits)
         ending = Ending(
             drain=lambda: lifecycle.drain(options.drain_timeout_s),
             hurry=lifecycle.cancel_running,

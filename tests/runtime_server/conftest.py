@@ -19,6 +19,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from observability import Telemetry
 from runtime_server.app import create_app
 from runtime_server.chat_model import load_chat_model
+from runtime_server.chat_models import ChatModels
 from runtime_server.lifecycle import Lifecycle
 from tests.runtime_server.scripted_engine import MODEL, ScriptedEngine
 from tests.support.waiting import until
@@ -100,7 +101,7 @@ def start_runtime(model_dir: Path, tokenizer: Tokenizer, spans: InMemorySpanExpo
             engine.loaded.clear()
         lifecycle = Lifecycle(engine)
         telemetry = Telemetry(provider)
-        app = create_app(lifecycle, load_chat_model(model_dir, MODEL), telemetry=telemetry, **options)
+        app = create_app(lifecycle, ChatModels(load_chat_model(model_dir, MODEL)), telemetry=telemetry, **options)
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on", ws="none"))
         listener = socket.create_server(("127.0.0.1", 0))
         address = listener.getsockname()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
+from runtime_server.chat_models import ChatModels
 from runtime_server.engine import GenerationJob, TokenEvent
 from runtime_server.options import RuntimeOptions, argument_parser
 from runtime_server.serving import run
@@ -37,7 +38,7 @@ def main() -> int:
     parser.add_argument("--fail", help="what the engine dies of when it starts")
     arguments = parser.parse_args()
 
-    def build() -> SlowEngine:
+    def build(_: ChatModels) -> SlowEngine:
         engine = SlowEngine()
         if arguments.fail:
             engine.load_error = OSError(arguments.fail)
