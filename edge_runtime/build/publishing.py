@@ -1,17 +1,20 @@
-"""From a folder's files to a model among the others: measured, listed in a manifest, moved in one rename."""
+"""From a folder's files to a model among the others: listed in a manifest, signed by this machine, published."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from edge_runtime.build.errors import ToolsMissing
-from edge_runtime.build.staging import Staging
+from edge_runtime.models.keys import own_key
+from edge_runtime.models.staging import Staging
+from edge_runtime.models.store import ModelStore
+from edge_runtime.models.version import Version
 from runtime_server import model_manifest
 from runtime_server.model_manifest import GateFigures, Manifest, ModelDamaged, ModelMissing
+from runtime_server.model_signature import read_signed, sign
 
 _TOOLS = ("gguf", "onnx", "safetensors")
 
@@ -46,18 +49,21 @@ def require_tools() -> None:
         )
 
 
-def is_built(models: Path, recipe: Recipe) -> bool:
-    """Whether the folder is complete and comes from this very recipe; the files' content is left to the runtime."""
-    try:
-        manifest = model_manifest.read_manifest(models / recipe.name)
-        model_manifest.check_sizes(models / recipe.name, manifest)
-    except (ModelMissing, ModelDamaged):
-        return False
-    return manifest.source == recipe.source
+def find_built(store: ModelStore, recipe: Recipe) -> Version | None:
+    """Return the version that is complete and comes from this very recipe; its content is left to the runtime."""
+    for version in store.versions(recipe.name):
+        try:
+            manifest = version.manifest()
+            model_manifest.check_sizes(version.folder, manifest)
+        except (ModelMissing, ModelDamaged):
+            continue
+        if manifest.source == recipe.source:
+            return version
+    return None
 
 
 def publish(work: Staging, recipe: Recipe, window: int, gate: GateFigures | None = None) -> None:
-    """Complete the folder of that name in the staging room and move it among the models."""
+    """Complete the folder of that name in the staging room, and let the model's name stand for it."""
     folder = work.folder / recipe.name
     files = model_manifest.hash_folder(folder)
     manifest = Manifest(
@@ -72,4 +78,18 @@ def publish(work: Staging, recipe: Recipe, window: int, gate: GateFigures | None
         gate=gate,
     )
     model_manifest.write_manifest(folder, manifest)
-    work.publish(recipe.name)
+    store = ModelStore(work.models)
+    sign(folder, own_key(store.keys))
+    store.activate(store.publish(folder))
+
+
+def take_in(store: ModelStore, recipe: Recipe) -> None:
+    """Give a model that was made here before there were versions and signatures what it lacks."""
+    if find_built(store, recipe) is None:
+        return
+    store.adopt(recipe.name)
+    built = find_built(store, recipe)
+    if built is not None and not read_signed(built.folder).signatures:
+        sign(built.folder, own_key(store.keys))
+    if built is not None and store.active(recipe.name) is None:
+        store.activate(built)

