@@ -26,6 +26,7 @@ def main() -> int:
         model_name=options.model_name,
         waiting_limit=options.waiting_limit,
         threads=arguments.threads,
+        trusted_keys=options.trusted_keys,
     )
     return serving.run("cloud_runtime", lambda _: TransformersEngine(settings), options)
 

@@ -26,6 +26,7 @@ def main() -> int:
         context=arguments.context,
         waiting_limit=options.waiting_limit,
         threads=arguments.threads,
+        trusted_keys=options.trusted_keys,
     )
     return serving.run("edge_runtime", lambda _: SlotEngine(settings), options)
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from cloud_runtime.engines.request import Request
 from inference_protocol.runtime_state import ServedModel
 from inference_protocol.sampling import Sampling
-from runtime_server import model_manifest
 from runtime_server.cpus import usable_cpus
 from runtime_server.engine import GenerationJob
+from runtime_server.model_admission import admit
+from runtime_server.model_lease import ModelLease
 from runtime_server.model_manifest import ModelUnsupported
 from runtime_server.moments import Moments
 from runtime_server.speed_meter import SpeedMeter
@@ -36,18 +37,21 @@ class EngineSettings:
         threads: Threads of one operation on the CPU. `None` takes one fewer than this process may use: OpenMP's
             threads spin for each other, and where the gateway or the edge runtime needs one of their CPUs, they fall
             to a fifth of their speed.
+        trusted_keys: A folder of keys of which one must have signed the model; `None` does not look at signatures.
     """
 
     folder: Path
     model_name: str
     waiting_limit: int = 16
     threads: int | None = None
+    trusted_keys: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model, what may be told of it, and how fast it is here."""
+    """A model, the hold on its folder, what may be told of it, and how fast it is here."""
 
+    lease: ModelLease
     model: CausalModel
     served: ServedModel
     speed: SpeedMeter
@@ -60,22 +64,22 @@ def load(settings: EngineSettings, clock: Callable[[], float]) -> LoadedModel:
         ModelMissing: The folder holds no complete model.
         ModelDamaged: A file is not what the manifest says.
         ModelUnsupported: It is not one that transformers can load and run.
+        Untrusted: No trusted key signed it.
     """
     # torch takes seconds to import, and a process that shows its help, or is refused its port, has no use for it.
     from cloud_runtime.engines.causal_model import CausalModel, GenerationFailed  # noqa: PLC0415  # see above
 
-    folder = settings.folder
-    manifest = model_manifest.read_manifest(folder)
+    admitted = admit(settings.folder, settings.trusted_keys)
+    folder, manifest = admitted.folder, admitted.manifest
     if manifest.format != "huggingface":
         raise ModelUnsupported(f"{folder} is of the format {manifest.format}; this engine runs huggingface folders.")
-    model_manifest.verify(folder, manifest)
     threads = settings.threads or max(1, usable_cpus() - 1)
     try:
         model = CausalModel(folder, threads=threads, clock=clock)
         speed = _measure(model, clock)
     except (OSError, ValueError, GenerationFailed) as error:
         raise ModelUnsupported(f"The model in {folder} cannot be loaded or run: {error}") from error
-    return LoadedModel(model, manifest.served_as(settings.model_name, manifest.window), speed)
+    return LoadedModel(admitted.lease, model, manifest.served_as(settings.model_name, manifest.window), speed)
 
 
 def _measure(model: CausalModel, clock: Callable[[], float]) -> SpeedMeter:

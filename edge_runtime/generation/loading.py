@@ -13,8 +13,9 @@ from edge_runtime.generation.occupancy import Occupancy
 from edge_runtime.generation.scheduler import Scheduler
 from edge_runtime.generation.warm_up import warm_up
 from inference_protocol.runtime_state import ServedModel
-from runtime_server import model_manifest
 from runtime_server.cpus import usable_cpus
+from runtime_server.model_admission import AdmittedModel, admit
+from runtime_server.model_lease import ModelLease
 from runtime_server.model_manifest import ModelUnsupported
 from runtime_server.speed_meter import SpeedMeter
 
@@ -30,6 +31,7 @@ class EngineSettings:
         context: Most tokens of prompt and answer in one slot; the model's own window caps it.
         waiting_limit: Requests that may wait for a slot.
         threads: Threads of one run; `None` takes the CPUs this process may use.
+        trusted_keys: A folder of keys of which one must have signed the model; `None` does not look at signatures.
     """
 
     folder: Path
@@ -38,12 +40,14 @@ class EngineSettings:
     context: int = 2048
     waiting_limit: int = 16
     threads: int | None = None
+    trusted_keys: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """What may be told of a loaded model; the session itself is not in it."""
+    """What may be told of a loaded model, and the hold on its folder; the session itself is not in it."""
 
+    lease: ModelLease
     served: ServedModel
     provider: str
     speed: SpeedMeter
@@ -56,10 +60,20 @@ def load(settings: EngineSettings, occupancy: Occupancy, clock: Callable[[], flo
         ModelMissing: The folder holds no complete model.
         ModelDamaged: A file is not what the manifest says.
         ModelUnsupported: The graph is not one that can be run here.
+        Untrusted: No trusted key signed it.
     """
-    folder = settings.folder
-    manifest = model_manifest.read_manifest(folder)
-    model_manifest.verify(folder, manifest)
+    admitted = admit(settings.folder, settings.trusted_keys)
+    try:
+        return _load(admitted, settings, occupancy, clock)
+    except BaseException:
+        admitted.lease.release()
+        raise
+
+
+def _load(
+    admitted: AdmittedModel, settings: EngineSettings, occupancy: Occupancy, clock: Callable[[], float]
+) -> tuple[LoadedModel, Scheduler]:
+    folder = admitted.folder
     config = read_genai_config(folder)
     window = min(config.context_length, settings.context)
     threads = settings.threads or usable_cpus()
@@ -70,4 +84,5 @@ def load(settings: EngineSettings, occupancy: Occupancy, clock: Callable[[], flo
         raise ModelUnsupported(f"The graph in {folder} fails on its first run: {error}") from error
     speed = measured.speed
     scheduler = Scheduler(graph, chunk=measured.chunk, occupancy=occupancy, speed=speed, clock=clock)
-    return LoadedModel(manifest.served_as(settings.model_name, window), graph.provider, speed), scheduler
+    served = admitted.manifest.served_as(settings.model_name, window)
+    return LoadedModel(admitted.lease, served, graph.provider, speed), scheduler
