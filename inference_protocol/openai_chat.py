@@ -8,33 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from inference_protocol import fields
+from inference_protocol import fields, openai_body
 from inference_protocol.capability import further_parameters
 from inference_protocol.conversation import ROLES
-from inference_protocol.errors import ForbiddenField, InvalidField
+from inference_protocol.errors import InvalidField
 from inference_protocol.json_body import parse_object
 from inference_protocol.request import InferenceRequest, Needs, Task
 from inference_protocol.sampling import Sampling
+from inference_protocol.structure import asks_for_structure
 
 MAX_MESSAGES = 4096
-MAX_OUTPUT_TOKENS = 1 << 20
-# A caller who could set these would aim the gateway, and its credentials, at a host of their choice.
-FORBIDDEN_FIELDS = frozenset(
-    {
-        "api_base",
-        "api_key",
-        "api_version",
-        "base_url",
-        "custom_host",
-        "custom_llm_provider",
-        "endpoint_url",
-        "extra_body",
-        "extra_headers",
-        "proxy",
-    }
-)
-# Set by us for our runtimes; a caller's own would let them read another tenant's cached prefix.
-DROPPED_FIELDS = frozenset({"cache_salt"})
 
 
 def parse_chat(raw: bytes) -> InferenceRequest:
@@ -46,26 +29,22 @@ def parse_chat(raw: bytes) -> InferenceRequest:
         ForbiddenField: The body names a destination or a credential.
     """
     tree = parse_object(raw)
-    _refuse_forbidden(tree)
+    openai_body.refuse_forbidden(tree)
     _check_messages(tree.get("messages"))
-    n = fields.integer(tree, "n", least=1, most=128) or 1
+    top_logprobs = fields.integer(tree, "top_logprobs", least=0, most=openai_body.MAX_TOP_LOGPROBS)
+    wants_logprobs = fields.boolean(tree, "logprobs") or bool(top_logprobs)
     return InferenceRequest(
         task=Task.CHAT,
         model=fields.string(tree, "model"),
         raw=raw,
         tree=tree,
         stream=fields.boolean(tree, "stream"),
-        wants_usage=_wants_usage(tree),
+        wants_usage=openai_body.wants_usage(tree),
         output_cap=_output_cap(tree),
-        needs=_needs(tree, n),
+        needs=_needs(tree, wants_logprobs),
         sampling=Sampling.from_tree(tree),
+        logprobs=(top_logprobs or 0) if wants_logprobs else None,
     )
-
-
-def _refuse_forbidden(tree: Mapping[str, Any]) -> None:
-    for key in tree:
-        if key.lower() in FORBIDDEN_FIELDS:
-            raise ForbiddenField(f"`{key}` is not accepted: where a request goes is the operator's setting.", param=key)
 
 
 def _check_messages(messages: Any) -> None:
@@ -97,22 +76,13 @@ def _check_content(content: Any, at: str, *, may_be_missing: bool) -> None:
             raise InvalidField(f"`{where}` must be a string.", param=where)
 
 
-def _wants_usage(tree: Mapping[str, Any]) -> bool:
-    options = tree.get("stream_options")
-    if options is None:
-        return False
-    if not isinstance(options, dict):
-        raise InvalidField("`stream_options` must be an object.", param="stream_options")
-    return fields.boolean(options, "include_usage", at="stream_options.")
-
-
 def _output_cap(tree: Mapping[str, Any]) -> int | None:
-    newer = fields.integer(tree, "max_completion_tokens", least=0, most=MAX_OUTPUT_TOKENS)
-    older = fields.integer(tree, "max_tokens", least=0, most=MAX_OUTPUT_TOKENS)
+    newer = fields.integer(tree, "max_completion_tokens", least=0, most=openai_body.MAX_OUTPUT_TOKENS)
+    older = fields.integer(tree, "max_tokens", least=0, most=openai_body.MAX_OUTPUT_TOKENS)
     return newer if newer is not None else older
 
 
-def _needs(tree: Mapping[str, Any], n: int) -> Needs:
+def _needs(tree: Mapping[str, Any], logprobs: bool) -> Needs:
     tools = tree.get("tools")
     if tools is not None and not isinstance(tools, list):
         raise InvalidField("`tools` must be a list.", param="tools")
@@ -127,11 +97,11 @@ def _needs(tree: Mapping[str, Any], n: int) -> Needs:
     }
     return Needs(
         tools=(bool(tools) and tree.get("tool_choice") != "none") or any(map(_is_tool_turn, tree["messages"])),
-        schema=response_format is not None and response_format.get("type") != "text",
+        schema=asks_for_structure(tree),
         images="image_url" in kinds,
         audio="input_audio" in kinds,
-        logprobs=fields.boolean(tree, "logprobs") or bool(tree.get("top_logprobs")),
-        n=n,
+        logprobs=logprobs,
+        n=openai_body.answers(tree),
         parameters=further_parameters(tree),
     )
 

@@ -1,6 +1,8 @@
 """Paths on the wire, in one place: what the gateway serves, and what it asks of runtimes."""
 
 CHAT_COMPLETIONS = "/v1/chat/completions"
+COMPLETIONS = "/v1/completions"
+TOKENIZE = "/v1/tokenize"
 MODELS = "/v1/models"
 ROUTE_EXPLAIN = "/v1/route/explain"
 STATE = "/internal/state"

@@ -48,6 +48,8 @@ class InferenceRequest:
         model: The public model name.
         output_cap: The most output tokens asked for, or `None` where the policy's default applies.
         sampling: How to choose tokens; validated here, used by our runtimes.
+        logprobs: How many of the likeliest tokens to tell beside each token of the answer; `None` tells not even its
+            own log probability.
     """
 
     task: Task
@@ -59,6 +61,7 @@ class InferenceRequest:
     output_cap: int | None = None
     needs: Needs = field(default_factory=Needs)
     sampling: Sampling = field(default_factory=Sampling)
+    logprobs: int | None = None
 
     def text_parts(self) -> Iterator[TextPart]:
         """Yield every string of the body; see `inference_protocol.text_parts`."""

@@ -20,7 +20,7 @@ from gateway.settings import TargetProtocol
 from gateway.targets.target import Target
 from inference_protocol import headers
 from inference_protocol.errors import EgressRefused
-from inference_protocol.openai_chat import DROPPED_FIELDS
+from inference_protocol.openai_body import DROPPED_FIELDS
 from routing_policies.policy.model import Late
 from routing_policies.verdict import Transform
 

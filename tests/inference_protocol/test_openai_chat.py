@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from inference_protocol.errors import ForbiddenField, InvalidField
-from inference_protocol.openai_chat import FORBIDDEN_FIELDS, MAX_MESSAGES, parse_chat
+from inference_protocol.openai_body import FORBIDDEN_FIELDS
+from inference_protocol.openai_chat import MAX_MESSAGES, parse_chat
 from inference_protocol.request import Needs, Task
 
 USER = {"role": "user", "content": "hi"}
