@@ -66,16 +66,23 @@ class Unmet(NamedTuple):
 
 def unmet(needs: Needs, can: Abilities) -> list[Unmet]:
     """Return what is needed and cannot be done."""
-    wanted = (
-        (needs.tools and not can.tools, Unmet("tools", "tools")),
-        (needs.schema and not can.json_schema, Unmet("response_format", "a JSON schema")),
-        (needs.images and not can.images, Unmet("messages", "images")),
-        (needs.audio and not can.audio, Unmet("messages", "audio")),
-        (needs.logprobs and not can.logprobs, Unmet("logprobs", "logprobs")),
-        (needs.n > can.max_n, Unmet("n", "several answers")),
-        *((name not in can.parameters, Unmet(name, f"`{name}`")) for name in needs.parameters),
-    )
-    return [need for lacks, need in wanted if lacks]
+    # Asked for each target of each request, so nothing is made for a need that there is not.
+    found: list[Unmet] = []
+    if needs.tools and not can.tools:
+        found.append(Unmet("tools", "tools"))
+    if needs.schema and not can.json_schema:
+        found.append(Unmet("response_format", "a JSON schema"))
+    if needs.images and not can.images:
+        found.append(Unmet("messages", "images"))
+    if needs.audio and not can.audio:
+        found.append(Unmet("messages", "audio"))
+    if needs.logprobs and not can.logprobs:
+        found.append(Unmet("logprobs", "logprobs"))
+    if needs.n > can.max_n:
+        found.append(Unmet("n", "several answers"))
+    if needs.parameters:
+        found += [Unmet(name, f"`{name}`") for name in needs.parameters if name not in can.parameters]
+    return found
 
 
 def further_parameters(tree: Mapping[str, Any]) -> tuple[str, ...]:

@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import orjson
+
 from routing_policies.budget import Budget
 from routing_policies.signals.label import Component, Label
 from routing_policies.snapshot import Snapshot, TargetSnapshot
@@ -13,15 +15,16 @@ from routing_policies.view import RequestView
 
 
 def digest_inputs(policy_digest: str, view: RequestView, snapshot: Snapshot) -> str:
-    """Hash everything that a verdict depends on: blake2b-128 over the `repr` of plain values in a fixed order.
+    """Hash everything that a verdict depends on: blake2b-128 over plain values in a fixed order, as JSON.
 
-    Sets are sorted, since their order differs between processes. Times count as what is left of them.
+    Sets are sorted, since their order differs between processes. Times count as what is left of them. The name of a
+    model may hold what JSON cannot, such as half of a surrogate pair.
     """
     budget = Budget.left(view.deadline, snapshot.now)
     needs, size, tenant, hints = view.needs, view.size, view.tenant, view.hints
     values = (
         policy_digest,
-        (view.task.value, view.model, view.stream, view.output_cap, view.cap_is_own),
+        (view.task.value, ascii(view.model), view.stream, view.output_cap, view.cap_is_own),
         (needs.tools, needs.schema, needs.images, needs.audio, needs.logprobs, needs.n, needs.parameters),
         _label(view.label),
         (budget.total_ms, budget.first_content_ms),
@@ -33,7 +36,7 @@ def digest_inputs(policy_digest: str, view: RequestView, snapshot: Snapshot) -> 
         (hints.battery_percent, hints.charging, hints.unreadable),
         (snapshot.device.connectivity.value, snapshot.device.free_memory_mb),
     )
-    return hashlib.blake2b(repr(values).encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(orjson.dumps(values), digest_size=16).hexdigest()
 
 
 def _label(label: Label) -> tuple[Any, ...]:

@@ -36,12 +36,12 @@ def size_share(size: Size, budget: Budget, target: TargetSnapshot) -> float | No
     Returns:
         0 to 1, or `None` where neither the window nor, with a budget, a prediction is known.
     """
-    shares: list[float] = []
-    if target.capabilities.window is not None:
-        shares.append(min(1.0, size.tokens.likely / target.capabilities.window))
-    if budget.exists and target.prediction is not None:
-        shares.append(budget.share(target.prediction))
-    return max(shares, default=None)
+    window, prediction = target.capabilities.window, target.prediction
+    of_window = None if window is None else min(1.0, size.tokens.likely / window)
+    if prediction is None or not budget.exists:
+        return of_window
+    of_budget = budget.share(prediction)
+    return of_budget if of_window is None else max(of_window, of_budget)
 
 
 def _latency(budget: Budget, targets: list[TargetSnapshot]) -> float | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 
 from routing_policies.budget import Budget
 from routing_policies.policy.loader import LoadedPolicy
@@ -16,6 +17,8 @@ from routing_policies.view import RequestView
 
 # Scores closer than this are equal: sums of the same shares differ in the last bits by the order of their addition.
 _DECIMALS = 9
+# As `Terms` has them.
+_TERMS = ("deadline", "exposure", "fit", "cost", "energy", "quality")
 
 
 def rate_targets(
@@ -27,35 +30,33 @@ def rate_targets(
     preferred: Mapping[str, float],
 ) -> dict[str, Terms]:
     """Rate the eligible targets; `preferred` is what the `prefer` rules that matched add to each."""
-    promises = {name: policy.policy.targets[name] for name in eligible}
-    predictions = {name: snapshot.targets[name].prediction for name in promises}
-    costs = _cheapness({name: price_of(promises[name], view, predictions[name]) for name in promises})
-    energies = _cheapness({name: _joules(promises[name], predictions[name]) for name in promises})
+    asked = [(name, policy.policy.targets[name], snapshot.targets[name]) for name in eligible]
+    costs = _cheapness([price_of(promise, view, found.prediction) for _, promise, found in asked])
+    energies = _cheapness([_joules(promise, found.prediction) for _, promise, found in asked])
+    weights = [policy.weights[term] for term in _TERMS]
     rated: dict[str, Terms] = {}
-    for name, promise in promises.items():
-        share = size_share(view.size, budget, snapshot.targets[name])
-        known = {
-            "deadline": _deadline(budget, predictions[name]),
-            "exposure": _exposure(promise, view, policy),
-            "fit": None if share is None else 1.0 - share,
-            "cost": costs[name],
-            "energy": energies[name],
-            "quality": promise.quality,
-        }
-        rated[name] = _sum(known, policy.weights, preferred.get(name, 0.0))
+    for (name, promise, found), cost, energy in zip(asked, costs, energies, strict=True):
+        share = size_share(view.size, budget, found)
+        known = (
+            _deadline(budget, found.prediction),
+            _exposure(promise, view, policy),
+            None if share is None else 1.0 - share,
+            cost,
+            energy,
+            promise.quality,
+        )
+        rated[name] = _sum(known, weights, preferred.get(name, 0.0))
     return rated
 
 
-def _sum(known: Mapping[str, float | None], weights: Mapping[str, float], preferred: float) -> Terms:
-    terms: dict[str, float] = {}
-    missing: list[str] = []
-    score = preferred
-    for term, value in known.items():
-        if value is None:
-            missing.append(term)
-        terms[term] = UNKNOWN if value is None else value
-        score += weights[term] * terms[term]
-    return Terms(**terms, preferred=preferred, score=round(score, _DECIMALS), missing=tuple(missing))
+def _sum(known: Sequence[float | None], weights: Sequence[float], preferred: float) -> Terms:
+    """Weigh terms in the order of `_TERMS`; what is not known is in the middle."""
+    terms = [UNKNOWN if value is None else value for value in known]
+    score = preferred + sum(map(operator.mul, weights, terms))
+    missing = tuple([term for term, value in zip(_TERMS, known, strict=True) if value is None]) if None in known else ()
+    deadline, exposure, fit, cost, energy, quality = terms
+    rounded = round(score, _DECIMALS)
+    return Terms(deadline, exposure, fit, cost, energy, quality, preferred, rounded, missing)
 
 
 def _deadline(budget: Budget, prediction: Prediction | None) -> float | None:
@@ -85,10 +86,9 @@ def _joules(promise: Target, prediction: Prediction | None) -> float | None:
     return promise.power.watts * prediction.total_ms / 1000.0
 
 
-def _cheapness(amounts: Mapping[str, float | None]) -> dict[str, float | None]:
+def _cheapness(amounts: Sequence[float | None]) -> list[float | None]:
     """One less each amount's share of the largest; all 1 where nothing costs anything."""
-    largest = max((amount for amount in amounts.values() if amount is not None), default=0.0)
-    return {
-        name: None if amount is None else 1.0 - (amount / largest if largest > 0.0 else 0.0)
-        for name, amount in amounts.items()
-    }
+    largest = max([amount for amount in amounts if amount is not None], default=0.0)
+    if largest <= 0.0:
+        return [None if amount is None else 1.0 for amount in amounts]
+    return [None if amount is None else 1.0 - amount / largest for amount in amounts]

@@ -9,8 +9,9 @@ from routing_policies.verdict import Transform
 
 def transform_for(promise: Target, label: Label) -> Transform:
     """Return what is done to a request with this label before it is sent to a target."""
-    replaced = label.findings.tags.intersection(promise.pseudonymize)
-    return Transform.PSEUDONYMIZE if replaced else Transform.NONE
+    if not promise.pseudonymize or label.findings.tags.isdisjoint(promise.pseudonymize):
+        return Transform.NONE
+    return Transform.PSEUDONYMIZE
 
 
 def label_as_sent(promise: Target, label: Label, rules: LabelRules) -> Label:

@@ -30,6 +30,8 @@ ABLE = Capabilities("any", tools=True, json_schema=True, images=True, audio=True
 _LATER = frozenset({"needs", "residency", "targets", "client", "device"})
 """What the first records did not hold."""
 
+_UNTOLD = Device()
+_CONNECTIVITY: Mapping[str, Connectivity] = {state.value: state for state in Connectivity}
 _TASKS: Mapping[str, Task] = {task.value: task for task in Task}
 
 T = TypeVar("T")
@@ -98,9 +100,7 @@ class Replayer:
         now = record.get("decided_after_ms", 0.0) / 1000.0
         return Replayed(
             view=view,
-            snapshot=Snapshot(
-                targets, now, record.get("seed", 0), self._same("device", record.get("device", {}), _device)
-            ),
+            snapshot=Snapshot(targets, now, record.get("seed", 0), _device(record.get("device"))),
             states=states,
             eligible=tuple([entry["target"] for entry in record["eligible"]]),
             assumed=() if _LATER.issubset(record) else tuple(sorted(_LATER.difference(record))),
@@ -161,8 +161,8 @@ def _hints(value: Mapping[str, Any]) -> Hints:
     return Hints(**told)
 
 
-def _device(value: Mapping[str, Any]) -> Device:
-    return Device(Connectivity(value.get("connectivity", Connectivity.COLD)), value.get("free_memory_mb"))
+def _device(value: Mapping[str, Any] | None) -> Device:
+    return _UNTOLD if value is None else Device(_CONNECTIVITY[value["connectivity"]], value["free_memory_mb"])
 
 
 def _component(part: Mapping[str, Any]) -> Component:

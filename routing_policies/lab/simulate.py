@@ -25,6 +25,7 @@ from routing_policies.lab.rulebook import conditions_of
 from routing_policies.policy.conditions import Evaluation
 from routing_policies.policy.loaded import LoadedPolicy
 from routing_policies.policy.model import Late
+from routing_policies.policy.names import NUMBER, TOKENS
 from routing_policies.snapshot import Health, Snapshot, TargetSnapshot
 from routing_policies.terms import price_of, rate_targets
 
@@ -37,10 +38,12 @@ class Again(NamedTuple):
     Attributes:
         order: The eligible targets, best first.
         unknown: Targets that the records know nothing of and that might have answered.
+        in_budget: The probability that the first of them is in time, where it was worked out.
     """
 
     order: tuple[str, ...]
     unknown: tuple[str, ...] = ()
+    in_budget: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,12 @@ class Decider:
             for name in policy.policy.targets:
                 mentions.add(tree, target_values(name, policy.policy.targets[name]))
         linked = {name for pair in mentions.links for name in pair}
-        self._cuts = {name: sorted(numbers) for name, numbers in mentions.numbers.items() if name not in linked}
+        cuts = {name: sorted(numbers) for name, numbers in mentions.numbers.items() if name not in linked}
+        read = policy.vocabulary.request
+        self._token_cuts = cuts.get("size.tokens", []) if any(known.type is TOKENS for known in read) else None
+        self._numbers = [(known.read, cuts.get(known.name)) for known in read if known.type is NUMBER]
+        self._words = [known.read for known in read if known.type not in (NUMBER, TOKENS) and _stands_alone(known.name)]
+        self._looks_at_tenant = any(known.name.startswith("tenant.") for known in read)
         # The request is kept beside what was found for it, so that none of its parts' ids comes to mean another part.
         self._known: dict[tuple[Any, ...], tuple[Eligibility, Leaning, Replayed]] = {}
 
@@ -104,7 +112,9 @@ class Decider:
             return Again(found.targets)  # no score changes that
         budget = Budget.left(view.deadline, snapshot.now)
         terms = rate_targets(policy, view, snapshot, budget, found.targets, leaning.by_target)
-        return Again(tuple(rank(policy, terms)[0]))
+        order = rank(policy, terms)[0]
+        known = budget.exists and order and "deadline" not in terms[order[0]].missing
+        return Again(tuple(order), in_budget=terms[order[0]].deadline if known else None)
 
     def _rules(self, replayed: Replayed, snapshot: Snapshot) -> tuple[Eligibility, Leaning, Replayed]:
         key = self._cell(replayed, snapshot)
@@ -119,22 +129,23 @@ class Decider:
         """Everything that rules and abilities can tell requests apart by; parts that are alike are one object."""
         view = replayed.view
         tokens, needed = view.size.tokens, view.size.tokens.most + view.reserved_output
-        cell: list[Any] = [id(view.label), id(view.needs), id(view.tenant), id(replayed.states)]
-        cell += (view.task, view.model, view.stream)
+        cell: list[Any] = [id(view.label), id(view.needs), id(replayed.states)]
         for _, can, _ in replayed.states.values():
             cell.append(can.window is not None and needed > can.window)
-        for known in self._policy.vocabulary.request:
-            if known.name == "size.tokens":
-                cuts = self._cuts.get(known.name, [])
-                cell += (_gap(cuts, tokens.least), _gap(cuts, tokens.likely), _gap(cuts, tokens.most))
-            elif known.name in _NUMBERS:
-                value = known.read(view, snapshot)
-                cuts_of = self._cuts.get(known.name)
-                cell.append(value if cuts_of is None else _gap(cuts_of, value))
+        if self._looks_at_tenant:
+            cell.append(id(view.tenant))
+        if self._token_cuts is not None:
+            cell += [_gap(self._token_cuts, count) for count in (tokens.least, tokens.likely, tokens.most)]
+        for read, cuts in self._numbers:
+            value = read(view, snapshot)
+            cell.append(value if cuts is None else _gap(cuts, value))
+        cell += [read(view, snapshot) for read in self._words]
         return tuple(cell)
 
 
-_NUMBERS = frozenset({"deadline.total_ms", "deadline.ttft_ms", "size.body_bytes", "request.output_cap"})
+def _stands_alone(name: str) -> bool:
+    """Whether a name is of no part that is compared as a whole."""
+    return not name.startswith(("label.", "tenant."))
 
 
 def _gap(cuts: list[float], value: float) -> int:
@@ -171,7 +182,7 @@ class _Tally:
             self.stricter += not set(replayed.eligible).issubset(again.order)
             self.moved += first != before
         self.cost.append(_cost(policy, replayed, first))
-        self.in_budget.append(_in_budget(replayed, first))
+        self.in_budget.append(_in_budget(replayed, first) if again.in_budget is None else again.in_budget)
 
 
 def simulate(policy: LoadedPolicy, records: Iterable[Mapping[str, Any]]) -> Simulation:

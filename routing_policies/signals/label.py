@@ -145,6 +145,8 @@ class Label:
         counts: Kind of finding to how many there are.
         causes: Why parts were not inspected.
         fixed: Tags of findings that stand where no token can take their place.
+        level: The join: the highest class that any component says, or the default where none says anything.
+        tags: Every tag that any component carries.
     """
 
     default: DataClass
@@ -156,21 +158,19 @@ class Label:
     counts: Mapping[str, int] = field(default_factory=dict)
     causes: frozenset[UninspectableCause] = frozenset()
     fixed: frozenset[str] = frozenset()
+    level: DataClass = field(init=False, compare=False)
+    tags: frozenset[str] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Join once what every rule, term and target asks for."""
+        said = [component.level for component in self.components if component.level is not None]
+        object.__setattr__(self, "level", max(said) if said else self.default)
+        object.__setattr__(self, "tags", frozenset().union(*[component.tags for component in self.components]))
 
     @property
     def components(self) -> tuple[Component, ...]:
         """All five, in the order the documentation names them."""
         return (self.declared, self.key, self.taint, self.findings, self.uninspected)
-
-    @property
-    def level(self) -> DataClass:
-        """The join: the highest any component says, or the default where none says anything."""
-        return max((c.level for c in self.components if c.level is not None), default=self.default)
-
-    @property
-    def tags(self) -> frozenset[str]:
-        """Every tag that any component carries."""
-        return frozenset().union(*(c.tags for c in self.components))
 
     def without_findings(self, tags: Collection[str], rules: LabelRules) -> Label:
         """Return the label with findings of these tags replaced, where they can be. Nothing else moves."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Annotated
 
 import typer
@@ -32,6 +33,6 @@ def show(name: Annotated[str, typer.Argument(help="The name of one of them.", me
 
 def _purpose(policy: LoadedPolicy) -> str:
     """The first sentence of the comment that its file begins with."""
-    lines = policy.source.text.splitlines()
-    comment = " ".join(line.removeprefix("#").strip() for line in lines[: lines.index("apiVersion: tidegate/v1")])
+    lines = itertools.takewhile(lambda line: line.startswith("#"), policy.source.text.splitlines())
+    comment = " ".join(line.removeprefix("#").strip() for line in lines)
     return f"{comment.partition('. ')[0].rstrip('.')}."
