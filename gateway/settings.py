@@ -12,6 +12,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from gateway.egress.endpoint import Endpoint
 from gateway.reach_settings import AttemptSettings, BreakerSettings, TargetTimeouts, TimeoutSettings, TlsSettings
 from gateway.reach_settings import Frozen as _Frozen
+from gateway.rollout_settings import RolloutSettings
 from gateway.state_folder import StateFolder
 from inference_protocol import paths
 from routing_policies.signals.label import DataClass
@@ -32,6 +33,12 @@ class Listen(_Frozen):
     def is_loopback(self) -> bool:
         """Whether only this machine can connect."""
         return is_loopback(self.host)
+
+
+class AdminListen(Listen):
+    """The address of the admin listener: state, policies, and what else only operators may see."""
+
+    port: Port = 8081
 
 
 class TargetProtocol(StrEnum):
@@ -226,6 +233,18 @@ class CloudRuntimeSettings(_Frozen):
     waiting_limit: int = Field(default=16, ge=0)
 
 
+class ModelSettings(_Frozen):
+    """Which models may be served, and where they are pulled from.
+
+    Attributes:
+        signatures: `required`: one of the keys in the state folder must have signed a model. `dev`: anything may run.
+        hub: Base address of a model hub, instead of the one that the machine is set up for.
+    """
+
+    signatures: Literal["required", "dev"] = "required"
+    hub: str | None = Field(default=None, pattern=r"^https?://[^/?#]+[^?#]*$")
+
+
 def default_state_dir() -> Path:
     """`TIDEGATE_STATE_DIR`, or the user's state folder by the XDG base directory specification."""
     named = os.environ.get("TIDEGATE_STATE_DIR")
@@ -247,7 +266,9 @@ class Settings(_Frozen):
 
     state_dir: Path = Field(default_factory=default_state_dir)
     listen: Listen = Listen()
+    admin: AdminListen = AdminListen()
     policy: str = "balanced"
+    rollout: RolloutSettings = RolloutSettings()
     default_model: str = DEFAULT_MODEL
     targets: dict[str, TargetSettings] = Field(default_factory=dict)
     auth: Auth = Auth()
@@ -260,6 +281,7 @@ class Settings(_Frozen):
     records: RecordSettings = RecordSettings()
     edge: EdgeRuntimeSettings = EdgeRuntimeSettings()
     cloud: CloudRuntimeSettings = CloudRuntimeSettings()
+    models: ModelSettings = ModelSettings()
 
     @model_validator(mode="before")
     @classmethod
@@ -281,11 +303,12 @@ class Settings(_Frozen):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if not self.listen.is_loopback and not self.auth.keys:
-            raise ValueError(
-                f"listen.host {self.listen.host!r} can be reached from other machines, so `auth.keys` must name at "
-                "least one key; or listen on 127.0.0.1"
-            )
+        for name, address in (("listen", self.listen), ("admin", self.admin)):
+            if not address.is_loopback and not self.auth.keys:
+                raise ValueError(
+                    f"{name}.host {address.host!r} can be reached from other machines, so `auth.keys` must name at "
+                    "least one key; or listen on 127.0.0.1"
+                )
         served = {model for target in self.targets.values() for model in target.models}
         if self.default_model not in served:
             raise ValueError(f"default_model {self.default_model!r} is served by no target; there are {sorted(served)}")

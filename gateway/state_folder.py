@@ -42,6 +42,11 @@ class StateFolder:
         return self.root / "keys"
 
     @property
+    def model_keys(self) -> Path:
+        """Public keys of those whose models are trusted, and this machine's own pair."""
+        return self.keys / "models"
+
+    @property
     def labels_file(self) -> Path:
         """Labels of conversations."""
         return self.root / "state" / "labels.sqlite"

@@ -7,7 +7,7 @@ size. Bit rot is why that matters: ONNX Runtime loads zeroed weights happily and
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
@@ -201,12 +201,22 @@ def check_sizes(folder: Path, manifest: Manifest) -> None:
         ModelDamaged: One is not.
     """
     for name, expected in manifest.files.items():
-        path = folder / name
-        if not path.is_file():
-            raise ModelDamaged(f"{path} is missing.")
-        size = path.stat().st_size
-        if size != expected.size:
-            raise ModelDamaged(f"{path} has {size} bytes where its manifest says {expected.size}.")
+        fault = _size_fault(folder / name, expected)
+        if fault is not None:
+            raise ModelDamaged(fault)
+
+
+def faults(folder: Path, manifest: Manifest) -> Iterator[str]:
+    """Read every file and yield a sentence for each that is not what the manifest says."""
+    for name, expected in manifest.files.items():
+        fault = _size_fault(folder / name, expected)
+        if fault is None and hash_file(folder / name).sha256 != expected.sha256:
+            fault = f"The content of {folder / name} is not what its manifest says."
+        if fault is not None:
+            yield fault
+    for name in _names(folder):
+        if name not in manifest.files:
+            yield f"{folder / name} is not among the files that the manifest lists."
 
 
 def verify(folder: Path, manifest: Manifest) -> None:
@@ -218,12 +228,16 @@ def verify(folder: Path, manifest: Manifest) -> None:
         ModelDamaged: A file is missing, is not listed, or its content is another.
     """
     check_sizes(folder, manifest)
-    for name in _names(folder):
-        if name not in manifest.files:
-            raise ModelDamaged(f"{folder / name} is not among the files that the manifest lists.")
-    for name, expected in manifest.files.items():
-        if hash_file(folder / name).sha256 != expected.sha256:
-            raise ModelDamaged(f"The content of {folder / name} is not what its manifest says.")
+    fault = next(faults(folder, manifest), None)
+    if fault is not None:
+        raise ModelDamaged(fault)
+
+
+def _size_fault(path: Path, expected: FileDigest) -> str | None:
+    if not path.is_file():
+        return f"{path} is missing."
+    size = path.stat().st_size
+    return None if size == expected.size else f"{path} has {size} bytes where its manifest says {expected.size}."
 
 
 def _names(folder: Path) -> list[str]:

@@ -50,6 +50,8 @@ def _served(settings: Settings, target: str) -> str:
 
 def _common(settings: Settings) -> list[str]:
     argv = ["--trace-dir", str(settings.folder.traces), "--drain-timeout-s", f"{settings.timeouts.drain_s:g}"]
+    if settings.models.signatures == "required":
+        argv += ["--trusted-keys", str(settings.folder.model_keys)]
     if settings.telemetry.otlp_endpoint is not None:
         argv += ["--otlp-endpoint", settings.telemetry.otlp_endpoint]
     return argv

@@ -103,6 +103,8 @@ def installed(state_dir: Path, models_dir: Path, extra: str = "") -> Iterator[In
     """Start everything, and stop it at the end of the block."""
     state_dir.mkdir(mode=0o700, exist_ok=True)
     (state_dir / "models").symlink_to(models_dir)
+    (state_dir / "keys").mkdir(mode=0o700)
+    (state_dir / "keys" / "models").symlink_to(models_dir.parent / "keys" / "models")
     gateway, cloud = free_port(), free_port()
     settings = state_dir / "tidegate.yaml"
     settings.write_text(
