@@ -16,7 +16,7 @@ from gateway.dispatch.refusals import refused
 from gateway.dispatch.upstream import UpstreamStream, parse_answer
 from gateway.egress.body import OutboundBody
 from gateway.egress.door import PERMIT, Permit
-from gateway.egress.transport import StaleConnection
+from gateway.egress.transport import StaleConnection, UnreadableHead
 from gateway.targets.replica import Replica
 from inference_protocol import paths
 from inference_protocol.errors import (
@@ -89,9 +89,10 @@ async def attempt(replica: Replica, plan: AttemptPlan, clock: Callable[[], float
 async def _until_commit(replica: Replica, plan: AttemptPlan, wall: Callable[[], float]) -> Answer:
     response = await _head(replica, plan)
     try:
-        if response.status_code != 200:
+        found = response.headers.get("content-type", "").lower()
+        if response.status_code != 200 or (plan.request.stream and found.startswith("application/json")):
             raise await _error_of(response, wall)
-        _check_type(response, plan.request.stream)
+        _check_type(found, plan.request.stream)
         if plan.request.stream:
             stream = UpstreamStream(response, wants_usage=plan.request.wants_usage, public_model=plan.request.model)
             await stream.until_content()
@@ -104,8 +105,7 @@ async def _until_commit(replica: Replica, plan: AttemptPlan, wall: Callable[[], 
     return answer
 
 
-def _check_type(response: httpx.Response, stream: bool) -> None:
-    found = response.headers.get("content-type", "").lower()
+def _check_type(found: str, stream: bool) -> None:
     if found.startswith("text/html"):
         raise UpstreamCaptive("The target answered with a web page: something on the way may want a login first.")
     if stream and not found.startswith("text/event-stream"):
@@ -131,6 +131,8 @@ async def _head(replica: Replica, plan: AttemptPlan, *, again: bool = False) -> 
         return await _head(replica, plan, again=True)
     except (httpx.ConnectError, httpx.ConnectTimeout) as exc:
         raise UpstreamUnreachable(f"The target cannot be reached ({exc}).") from None
+    except UnreadableHead:
+        raise UpstreamProtocol("What the target answered is not HTTP, or its head passes all bounds.") from None
     except httpx.TransportError as exc:
         raise UpstreamCut(f"The connection to the target ended before an answer ({exc}).") from None
 
@@ -172,5 +174,9 @@ async def _error_of(response: httpx.Response, wall: Callable[[], float]) -> Tide
             tree = parse_answer(await _read(response, _MAX_ERROR_BYTES))
     except (UpstreamProtocol, UpstreamCut, TimeoutError):
         tree = {}
+    if status == 200:  # some say so, and put an error in the place of a stream
+        if "error" not in tree:
+            return UpstreamProtocol("The target answered a stream request with one JSON document.")
+        return refused(tree["error"], status=None)
     asked_s = read_retry_after_s(response.headers, wall_s=wall())
     return refused(tree.get("error") or tree, status=status, asked_s=asked_s)

@@ -167,6 +167,8 @@ class Attempts:
         attributes: dict[str, str | int | bool] = {
             names.TARGET: step.target.name,
             names.ATTEMPT: len(exchange.attempts) + 1,
+            names.POLICY_DIGEST: exchange.decided.policy.digest,
+            names.POLICY_VERSION: exchange.decided.policy_version,
             names.GEN_AI_OPERATION_NAME: request.task.value,
             names.GEN_AI_REQUEST_MODEL: request.model,
             names.GEN_AI_REQUEST_STREAM: request.stream,

@@ -51,6 +51,8 @@ class UpstreamStream:
         self._public_model = public_model
         self._held: list[bytes] = []
         self._done = False
+        self._usage_shown = False
+        self._usage_taken_out: dict[str, Any] | None = None
 
     async def until_content(self) -> None:
         """Read until the answer commits, holding back what came before.
@@ -118,6 +120,7 @@ class UpstreamStream:
             return False  # whatever comes after the end is none of the caller's
         if frame.is_done:
             self._done = True
+            out.extend(self._usage_left())
             out.append(_END.raw)
             return False
         if frame.data is None:
@@ -135,15 +138,36 @@ class UpstreamStream:
         if facts.error is not None:
             raise refused(facts.error, status=None)
         self.facts.add(facts)
-        if not (facts.usage_only and not self._wants_usage):
-            out.append(self._renamed(frame, chunk))
+        if not facts.usage_only:
+            out.append(self._shown(frame, chunk))
+        elif self._wants_usage and not self._usage_shown:
+            self._usage_shown = True
+            out.append(self._shown(frame, chunk))
         return facts.content
 
-    def _renamed(self, frame: SseFrame, chunk: dict[str, Any]) -> bytes:
-        if chunk.get("model") in (None, self._public_model) or frame.data is None:
+    def _shown(self, frame: SseFrame, chunk: dict[str, Any]) -> bytes:
+        """A frame as the caller is to see it: untouched where it is so already."""
+        changed: dict[str, bytes | None] = {}
+        if chunk.get("model") not in (None, self._public_model):
+            changed["model"] = orjson.dumps(self._public_model)
+        if "usage" in chunk and chunk.get("choices"):
+            # Counts have an event of their own, for callers who asked; `null` is how it is announced to those.
+            if chunk["usage"] is not None:
+                self._usage_taken_out = chunk
+            if chunk["usage"] is not None or not self._wants_usage:
+                changed["usage"] = None
+        if not changed or frame.data is None:
             return frame.raw
-        one_line = frame.data.replace(b"\n", b" ")
-        return sse.encode_data(splice(one_line, chunk, {"model": orjson.dumps(self._public_model)}))
+        return sse.encode_data(splice(frame.data.replace(b"\n", b" "), chunk, changed))
+
+    def _usage_left(self) -> list[bytes]:
+        """The event with the counts, where the caller asked for it and the target put them elsewhere."""
+        chunk = self._usage_taken_out
+        if chunk is None or not self._wants_usage or self._usage_shown:
+            return []
+        envelope = {key: chunk[key] for key in ("id", "object", "created") if key in chunk}
+        own = {**envelope, "model": self._public_model, "choices": [], "usage": chunk["usage"]}
+        return [sse.encode_data(orjson.dumps(own))]
 
 
 def parse_answer(data: bytes) -> dict[str, Any]:

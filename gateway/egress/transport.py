@@ -27,6 +27,10 @@ class StaleConnection(httpx.RemoteProtocolError):
     """
 
 
+class UnreadableHead(httpx.RemoteProtocolError):
+    """What came is no head of an answer, or one beyond all bounds."""
+
+
 class AiohttpTransport(httpx.AsyncBaseTransport):
     """Sends requests to one endpoint through a pool of its own."""
 
@@ -50,7 +54,8 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             httpx.ConnectError: No connection was made.
             httpx.ConnectTimeout: No connection was made in time.
             StaleConnection: A kept-alive connection had been closed.
-            httpx.RemoteProtocolError: The connection ended or the head could not be read.
+            UnreadableHead: What came is no head of an answer.
+            httpx.RemoteProtocolError: The connection ended.
             httpx.ReadError: Any other failure after connecting.
             httpx.UnsupportedProtocol: The request is for another endpoint than this one.
         """
@@ -115,8 +120,8 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             new = generation.is_new_connection(task)
             kind = httpx.RemoteProtocolError if new else StaleConnection
             raise kind("ServerDisconnectedError", request=request) from exc
-        except (aiohttp.ClientResponseError, aiohttp.ClientPayloadError) as exc:
-            raise httpx.RemoteProtocolError(type(exc).__name__, request=request) from exc
+        except aiohttp.ClientResponseError as exc:
+            raise UnreadableHead(type(exc).__name__, request=request) from exc
         except (aiohttp.ClientError, OSError) as exc:
             raise httpx.ReadError(type(exc).__name__, request=request) from exc
         finally:

@@ -18,6 +18,7 @@ from gateway.settings import Settings
 from observability import Telemetry, TelemetrySettings, set_up
 from routing_policies.policy.loader import LoadedPolicy, load_policy
 from routing_policies.snapshot import Health
+from serving.http_protocol import BoundedHttpProtocol
 from tests.support.scripted_runtime import MODEL
 from tests.support.waiting import until
 
@@ -67,7 +68,9 @@ async def running_gateway(
     """Serve until the block ends."""
     spans: Telemetry = set_up(telemetry or TelemetrySettings("gateway", settings.folder.traces, None))
     app = create_app(settings, policy or load_policy(settings.policy), spans.tracer)
-    server = uvicorn.Server(uvicorn.Config(app.asgi, log_level="warning", access_log=False, lifespan="on"))
+    server = uvicorn.Server(
+        uvicorn.Config(app.asgi, http=BoundedHttpProtocol, log_level="warning", access_log=False, lifespan="on")
+    )
     sock = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{sock.getsockname()[1]}"
     serving = asyncio.create_task(server.serve(sockets=[sock]))
