@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from edge_runtime.generation.errors import GraphRunFailed
 from edge_runtime.generation.genai_config import ModelConfig
 from edge_runtime.generation.kv_cache import KeyValueCache
 from edge_runtime.generation.loaded_graph import LoadedGraph
-from edge_runtime.generation.sampler import Logits
 
 
 class BoundGraph:
@@ -27,13 +27,16 @@ class BoundGraph:
         self._logits = np.empty(0, graph.logits_type)
         self._bindings: dict[tuple[int, int], ort.IOBinding] = {}
 
-    def run(self, first: int, ids: NDArray[np.int64], lengths: NDArray[np.int64]) -> Logits:
-        """Feed tokens to slots; return the logits after each row's last, `[rows, vocabulary]`, until the next run.
+    def run(
+        self, first: int, ids: NDArray[np.int64], lengths: NDArray[np.int64], wanted: Sequence[int]
+    ) -> NDArray[np.float32]:
+        """Feed tokens to slots; return logits, `[rows, wanted, vocabulary]`, valid until the next run.
 
         Args:
             first: The slot of the first row; the others follow it.
             ids: `[rows, tokens]`.
             lengths: `[rows]`: tokens that the slots hold already.
+            wanted: Places in a row of `ids`, in order, after which the logits are asked for.
 
         Raises:
             GraphRunFailed: What the slots hold from `lengths` on is undefined.
@@ -48,15 +51,23 @@ class BoundGraph:
         if self._graph.wants_positions:
             binding.bind_cpu_input(names.position_ids, lengths[:, None] + np.arange(count))
         if self._graph.chooses_logits:
-            binding.bind_cpu_input(names.logits_indices, np.array([count - 1], np.int64))
-        logits = self._logits_buffer(rows, 1 if self._graph.chooses_logits or self._graph.prunes_logits else count)
+            binding.bind_cpu_input(names.logits_indices, np.array(wanted, np.int64))
+        logits = self._logits_buffer(rows, self._returned(count, len(wanted)))
         binding.bind_ortvalue_output(self._config.outputs.logits, ort.OrtValue.ortvalue_from_numpy(logits))
         try:
             self._graph.session.run_with_iobinding(binding)
         except RuntimeError as error:  # what a run with bindings raises, whatever went wrong in it
             raise GraphRunFailed(str(error)) from error
-        last: Logits = logits[:, -1].astype(np.float32, copy=False)
-        return last
+        if not self._graph.chooses_logits:
+            logits = logits[:, [place - count for place in wanted]] if wanted else logits[:, :0]
+        found: NDArray[np.float32] = logits.astype(np.float32, copy=False)
+        return found
+
+    def _returned(self, count: int, wanted: int) -> int:
+        """Return for how many places the graph gives logits."""
+        if self._graph.chooses_logits:
+            return wanted
+        return 1 if self._graph.prunes_logits else count
 
     def _logits_buffer(self, rows: int, tokens: int) -> NDArray[Any]:
         size = rows * tokens * self._vocabulary

@@ -20,14 +20,26 @@ from edge_runtime.generation.loaded_graph import load_graph
 from edge_runtime.generation.sampler import Logits
 from runtime_server.model_manifest import ModelUnsupported
 
+# The places whose logits a step of decoding wants: it feeds one token to each row.
+_ONLY = (0,)
+
 
 class Graph(Protocol):
     """What the scheduler needs of a model. Every method is for one thread only."""
 
     slots: int
 
-    def prefill(self, slot: int, tokens: Sequence[int], length: int) -> Logits:
-        """Read tokens into a slot that holds `length` already; return the logits after the last, `[vocabulary]`.
+    def read(self, slot: int, tokens: Sequence[int], length: int, wanted: Sequence[int]) -> Logits:
+        """Read tokens into a slot that holds `length` already.
+
+        Args:
+            slot: Any of them.
+            tokens: What is read.
+            length: What the slot holds.
+            wanted: Places among `tokens`, in order, after which the logits are asked for; none costs nothing.
+
+        Returns:
+            `[wanted, vocabulary]`, valid until the next run.
 
         Raises:
             GraphRunFailed: The slot's content from `length` on is undefined.
@@ -76,14 +88,20 @@ class DecoderGraph:
                 raise ModelUnsupported(f"{path} keeps another type of number in its cache than {decoder.filename}.")
             self._reading = BoundGraph(reading, config, self._cache)
 
-    def prefill(self, slot: int, tokens: Sequence[int], length: int) -> Logits:  # noqa: D102  # see `Graph`
+    def prefill(self, slot: int, tokens: Sequence[int], length: int) -> Logits:
+        """Read tokens as `read` does; return the logits after the last of them, `[vocabulary]`."""
+        last: Logits = self.read(slot, tokens, length, (len(tokens) - 1,))[0]
+        return last
+
+    def read(self, slot: int, tokens: Sequence[int], length: int, wanted: Sequence[int]) -> Logits:  # noqa: D102  # see `Graph`
         ids = np.array([tokens], np.int64)
-        logits: Logits = self._reading.run(slot, ids, np.array([length], np.int64))[0]
+        logits: Logits = self._reading.run(slot, ids, np.array([length], np.int64), wanted)[0]
         return logits
 
     def decode(self, tokens: Sequence[int], lengths: Sequence[int]) -> Logits:  # noqa: D102  # see `Graph`
         ids = np.array(tokens, np.int64)[:, None]
-        return self._decoding.run(0, ids, np.array(lengths, np.int64))
+        logits: Logits = self._decoding.run(0, ids, np.array(lengths, np.int64), _ONLY)[:, 0]
+        return logits
 
     def move(self, source: int, target: int, length: int) -> None:  # noqa: D102  # see `Graph`
         self._cache.copy(source, target, length)

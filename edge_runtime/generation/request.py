@@ -37,6 +37,10 @@ class Request:
         """Prompt tokens not yet in the cache."""
         return max(0, len(self.job.prompt) - self.length)
 
+    def wanted(self, count: int) -> tuple[int, ...]:
+        """Return the places among the next `count` tokens of the prompt after which logits are asked for."""
+        return (count - 1,) if count == self.unread else ()
+
     def take(self, logits: Logits, next_token_at: float) -> TokenEvent:
         """Choose the next token and say what the caller gets.
 

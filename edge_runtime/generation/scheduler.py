@@ -16,6 +16,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
+from edge_runtime.generation.choosing import choose
 from edge_runtime.generation.errors import GraphRunFailed
 from edge_runtime.generation.graph import Graph
 from edge_runtime.generation.occupancy import Occupancy
@@ -88,7 +89,7 @@ class Scheduler:
         tokens = request.job.prompt[request.length : request.length + self._chunk]
         began = self._clock()
         try:
-            logits = self._graph.prefill(request.slot, tokens, request.length)
+            logits = self._graph.read(request.slot, tokens, request.length, request.wanted(len(tokens)))
         except GraphRunFailed as error:
             _logger.warning("Reading a prompt failed: %s", error)
             return [self._end(request, _RUN_FAILED)]
@@ -100,7 +101,7 @@ class Scheduler:
         if request.unread:
             return []
         request.moments.prefilled = now
-        event = request.take(logits, now + self._speed.decode_s(len(self._running) + 1))
+        [event] = choose([request], logits[-1:], now + self._speed.decode_s(len(self._running) + 1))
         if event.finish is None:
             self._join(request)
         return [self._settle(request, event)]
@@ -119,11 +120,10 @@ class Scheduler:
         now = self._clock()
         self._speed.add_decode(len(rows), now - began)
         next_token_at = now + self._speed.decode_s(len(rows))
-        news = []
-        for index, row in enumerate(rows):
+        for row in rows:
             row.length += 1
-            news.append((row, row.take(logits[index], next_token_at)))
-        return [self._settle(row, event) for row, event in news]
+        events = choose(rows, logits, next_token_at)
+        return [self._settle(row, event) for row, event in zip(rows, events, strict=True)]
 
     def _silent(self) -> list[Request]:
         """Return those that have said nothing yet."""

@@ -134,10 +134,10 @@ class Bench:
 
     # The graph that the scheduler sees.
 
-    def prefill(self, slot, tokens, length):
+    def read(self, slot, tokens, length, wanted):
         self.runs.append(("prefill", slot, len(tokens)))
         self.now += 0.001 + self.ms_per_prompt_token * len(tokens) / 1000
-        return self.graph.prefill(slot, tokens, length)
+        return self.graph.read(slot, tokens, length, wanted)
 
     def decode(self, tokens, lengths):
         self.runs.append(("decode", len(tokens)))
