@@ -195,6 +195,7 @@ def scripted_target(
         door = Door(name, ScriptedTransport(name, script, sent, on_sent))
         control = ControlDoor(endpoint, ScriptedTransport(name, [refuses_connection], []), credential)
         replica = Replica(endpoint, door, control, places=configured.max_connections, breaker=breaker)
+        replica.answered()
         replica.health = health
         replicas.append(replica)
     pool = Pool(name, replicas, max_waiting=configured.max_waiting, clock=clock, draw=random.Random(1))
