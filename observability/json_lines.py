@@ -12,7 +12,7 @@ import orjson
 _TAIL_BYTES = 64 * 1024
 
 
-def lines_of(directory: Path, containing: str) -> Iterator[bytes]:
+def lines_of(directory: Path, containing: str = "") -> Iterator[bytes]:
     """Yield the lines of every `*.jsonl` in a folder that hold `containing`, the longest unchanged file first."""
     needle = containing.encode()
     with ExitStack() as opened:

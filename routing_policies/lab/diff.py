@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from inference_protocol.text_parts import UninspectableCause
 from routing_policies.lab.abstract_request import AbstractRequest
@@ -139,20 +138,20 @@ def _changes(direction: Direction, gains: _Side, lacks: _Side, effort: Effort) -
                 yield Change(direction, name, level, AbstractRequest.of(domain, found))
 
 
-def weigh(before: LoadedPolicy, after: LoadedPolicy, records: Iterable[Mapping[str, Any]]) -> Traffic:
-    """Decide recorded requests by both policies, and count those that are treated otherwise."""
+def weigh(before: LoadedPolicy, after: LoadedPolicy, records: Iterable[bytes]) -> Traffic:
+    """Decide recorded requests, lines of a log, by both policies, and count those that are treated otherwise."""
     one, other = Decider(before), Decider(after)
     as_before, as_after = Replayer(before), Replayer(after)
     concerned: Counter[tuple[Direction, str, DataClass]] = Counter()
     requests = moved = unknown = 0
-    for record in records:
-        if record.get("kind") != "decision":
-            continue
+    for line in records:
         try:
-            replayed = as_after.replay(record)
-            was, now = one.decide(as_before.replay(record)), other.decide(replayed)
+            as_was, replayed = as_before.replay(line), as_after.replay(line)
         except UnreadableRecord:
             continue
+        if as_was is None or replayed is None:
+            continue
+        was, now = one.decide(as_was), other.decide(replayed)
         requests += 1
         if was.unknown or now.unknown:
             unknown += 1

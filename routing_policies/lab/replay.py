@@ -8,32 +8,33 @@ What an older record does not hold is assumed, in the way that lets the most tar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 import orjson
+from msgspec import DecodeError, ValidationError
+from msgspec.json import Decoder
 
 from inference_protocol.request import Needs, Task
 from inference_protocol.text_parts import UninspectableCause
+from routing_policies.lab.recorded import RecordedDecision, RecordedOutcome, record_reader
 from routing_policies.policy.loaded import LoadedPolicy
 from routing_policies.signals.deadline import Deadline
 from routing_policies.signals.hints import EffectiveType, Hints, Network
 from routing_policies.signals.label import NOTHING, Component, DataClass, Label
 from routing_policies.signals.size import Size, TokenInterval
-from routing_policies.snapshot import Capabilities, Connectivity, Device, Health, Prediction, Snapshot, TargetSnapshot
+from routing_policies.snapshot import Capabilities, Device, Health, Snapshot, TargetSnapshot
 from routing_policies.verdict import ExclusionKind
 from routing_policies.view import RequestView, Tenant
 
 ABLE = Capabilities("any", tools=True, json_schema=True, images=True, audio=True, logprobs=True, max_n=1 << 16)
 
-_LATER = frozenset({"needs", "residency", "targets", "client", "device"})
-"""What the first records did not hold."""
-
 _UNTOLD = Device()
-_CONNECTIVITY: Mapping[str, Connectivity] = {state.value: state for state in Connectivity}
+_NOTHING = b"{}"
 _TASKS: Mapping[str, Task] = {task.value: task for task in Task}
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 States = Mapping[str, tuple[Health, Capabilities, int | None]]
 
@@ -63,56 +64,63 @@ class Replayer:
     """Reads records for one policy. Parts that are alike become one object, which is quicker to make and to compare."""
 
     policy: LoadedPolicy
-    _seen: dict[tuple[str, bytes], Any] = field(default_factory=dict)
+    _reader: Decoder[RecordedDecision | RecordedOutcome] = field(default_factory=record_reader)
+    _seen: dict[tuple[Any, Hashable], Any] = field(default_factory=dict)
 
-    def replay(self, record: Mapping[str, Any]) -> Replayed:
-        """Read one decision record.
+    def replay(self, line: bytes) -> Replayed | None:
+        """Read one line of a log of records; `None` where it is no decision, or was left unfinished by a dying process.
 
         Raises:
-            UnreadableRecord: It is none, or a field is missing that every version has.
+            UnreadableRecord: A field is missing that every version has, or is not what it was.
         """
         try:
-            return self._replay(record)
+            record = self._reader.decode(line)
+            return self._replay(record) if isinstance(record, RecordedDecision) else None
+        except ValidationError as exc:
+            raise UnreadableRecord(str(exc)) from None
+        except DecodeError:
+            return None
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as exc:
             raise UnreadableRecord(f"{type(exc).__name__}: {exc}") from None
 
-    def _replay(self, record: Mapping[str, Any]) -> Replayed:
-        size, budget, predictions = record["size"], record["budget"], record["predictions"]
-        states, own_cap = self._states(record), size.get("cap_is_own", True)
-        tenant = (record["tenant"], record.get("roles", ()), record.get("residency", ""))
+    def _replay(self, record: RecordedDecision) -> Replayed:
+        size, budget, predictions = record.size, record.budget, record.predictions
+        states = self._states(record)
+        tenant = (record.tenant, record.residency, bytes(record.roles))
         view = RequestView(
-            task=_TASKS[record["task"]],
-            model=record["model"],
-            stream=record["stream"],
-            needs=self._same("needs", record.get("needs", {}), _needs),
-            label=self._same("label", record["label"], self._label),
-            deadline=Deadline(0.0, _seconds(budget["total_ms"]), _seconds(budget["ttft_ms"])),
-            size=Size(TokenInterval(*size["tokens"]), size["body_bytes"], size["parts"]),
-            output_cap=size["output_cap"] if own_cap else self.policy.policy.defaults.max_tokens,
-            cap_is_own=own_cap,
-            tenant=self._same("tenant", tenant, _tenant),
-            hints=self._same("client", record.get("client", {}), _hints),
+            task=_TASKS[record.task],
+            model=record.model,
+            stream=record.stream,
+            needs=self._same(bytes(record.needs), _needs),
+            label=self._same(bytes(record.label), self._label),
+            deadline=Deadline(0.0, _seconds(budget.total_ms), _seconds(budget.ttft_ms)),
+            size=Size(TokenInterval(*size.tokens), size.body_bytes, size.parts),
+            output_cap=size.output_cap if size.cap_is_own else self.policy.policy.defaults.max_tokens,
+            cap_is_own=size.cap_is_own,
+            tenant=self._same(tenant, _tenant),
+            hints=self._same(bytes(record.client), _hints),
         )
         targets = {
-            name: TargetSnapshot(name, health, can, None, _prediction(predictions.get(name)), waiting=waiting)
+            name: TargetSnapshot(name, health, can, None, predictions.get(name), waiting=waiting)
             for name, (health, can, waiting) in states.items()
         }
-        now = record.get("decided_after_ms", 0.0) / 1000.0
         return Replayed(
             view=view,
-            snapshot=Snapshot(targets, now, record.get("seed", 0), _device(record.get("device"))),
+            snapshot=Snapshot(targets, record.decided_after_ms / 1000.0, record.seed, record.device or _UNTOLD),
             states=states,
-            eligible=tuple([entry["target"] for entry in record["eligible"]]),
-            assumed=() if _LATER.issubset(record) else tuple(sorted(_LATER.difference(record))),
+            eligible=tuple([each.target for each in record.eligible]),
+            assumed=() if record.device is not None else _lacking(record),
         )
 
-    def _states(self, record: Mapping[str, Any]) -> States:
-        if "targets" in record:
-            return self._same("targets", record["targets"], _states)
-        excluded = {name: exclusion["kind"] for name, exclusion in record["excluded"].items()}
-        return self._same("excluded", {name: excluded.get(name) for name in record["predictions"]}, _assumed_states)
+    def _states(self, record: RecordedDecision) -> States:
+        known = bytes(record.targets)
+        if known:
+            return self._same(known, _states)
+        excluded = {name: exclusion["kind"] for name, exclusion in orjson.loads(bytes(record.excluded)).items()}
+        return self._same(tuple((name, excluded.get(name)) for name in record.predictions), _assumed_states)
 
-    def _label(self, value: Mapping[str, Any]) -> Label:
+    def _label(self, raw: bytes) -> Label:
+        value = orjson.loads(raw)
         own = {
             UninspectableCause(cause): DataClass.from_word(word) for cause, word in value.get("key_causes", {}).items()
         }
@@ -132,11 +140,11 @@ class Replayer:
             fixed=frozenset(value.get("fixed", ())),
         )
 
-    def _same(self, kind: str, value: Any, make: Callable[[Any], T]) -> T:
-        key = (kind, orjson.dumps(value))
-        found = self._seen.get(key)
+    def _same(self, key: K, make: Callable[[K], T]) -> T:
+        """What was made of the same before, so that parts that are alike are one object."""
+        found = self._seen.get((make, key))
         if found is None:
-            found = self._seen[key] = make(value)
+            found = self._seen[make, key] = make(key)
         made: T = found
         return made
 
@@ -145,24 +153,33 @@ def _seconds(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000.0
 
 
-def _needs(value: Mapping[str, Any]) -> Needs:
+def _lacking(record: RecordedDecision) -> tuple[str, ...]:
+    """What the first records did not hold, and this one does not."""
+    later = {
+        "client": bytes(record.client),
+        "device": record.device,
+        "needs": bytes(record.needs),
+        "residency": record.residency is not None,
+        "targets": bytes(record.targets),
+    }
+    return tuple(name for name, value in later.items() if not value)
+
+
+def _needs(raw: bytes) -> Needs:
+    value = orjson.loads(raw or _NOTHING)
     return Needs(**{**value, "parameters": tuple(value.get("parameters", ()))})
 
 
-def _tenant(value: tuple[str, list[str], str]) -> Tenant:
-    return Tenant(value[0], frozenset(value[1]), value[2])
+def _tenant(value: tuple[str, str | None, bytes]) -> Tenant:
+    return Tenant(value[0], frozenset(orjson.loads(value[2])), value[1] or "")
 
 
-def _hints(value: Mapping[str, Any]) -> Hints:
-    told = {**value, "unreadable": tuple(value.get("unreadable", ()))}
-    for name, kind in (("network", Network), ("effective_type", EffectiveType)):
+def _hints(raw: bytes) -> Hints:
+    told = orjson.loads(raw or _NOTHING)
+    for name, kind in (("network", Network), ("effective_type", EffectiveType), ("unreadable", tuple)):
         if name in told:
             told[name] = kind(told[name])
     return Hints(**told)
-
-
-def _device(value: Mapping[str, Any] | None) -> Device:
-    return _UNTOLD if value is None else Device(_CONNECTIVITY[value["connectivity"]], value["free_memory_mb"])
 
 
 def _component(part: Mapping[str, Any]) -> Component:
@@ -170,9 +187,10 @@ def _component(part: Mapping[str, Any]) -> Component:
     return Component(None if level is None else DataClass.from_word(level), frozenset(part["tags"]))
 
 
-def _states(value: Mapping[str, Mapping[str, Any]]) -> States:
+def _states(raw: bytes) -> States:
     return {
-        name: (Health(target["health"]), _capabilities(target), target.get("waiting")) for name, target in value.items()
+        name: (Health(target["health"]), _capabilities(target), target.get("waiting"))
+        for name, target in orjson.loads(raw).items()
     }
 
 
@@ -186,7 +204,7 @@ def _capabilities(target: Mapping[str, Any]) -> Capabilities:
     )
 
 
-def _assumed_states(exclusions: Mapping[str, str | None]) -> States:
+def _assumed_states(exclusions: tuple[tuple[str, str | None], ...]) -> States:
     """What can be told from why a target was excluded."""
     return {
         name: (
@@ -194,18 +212,5 @@ def _assumed_states(exclusions: Mapping[str, str | None]) -> States:
             Capabilities(None) if kind == ExclusionKind.MODEL else ABLE,
             None,
         )
-        for name, kind in exclusions.items()
+        for name, kind in exclusions
     }
-
-
-def _prediction(value: Mapping[str, Any] | None) -> Prediction | None:
-    if value is None:
-        return None
-    return Prediction(
-        value["ttft_ms"],
-        value["total_ms"],
-        value["ttft_spread"],
-        value["total_spread"],
-        value["output_tokens"],
-        tuple(value["base"]),
-    )

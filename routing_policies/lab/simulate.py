@@ -185,18 +185,17 @@ class _Tally:
         self.in_budget.append(_in_budget(replayed, first) if again.in_budget is None else again.in_budget)
 
 
-def simulate(policy: LoadedPolicy, records: Iterable[Mapping[str, Any]]) -> Simulation:
-    """Replay the decisions among the records through a policy; they come in the order of time."""
+def simulate(policy: LoadedPolicy, records: Iterable[bytes]) -> Simulation:
+    """Replay the decisions among the lines of a log of records through a policy; they come in the order of time."""
     decider, replayer, tally = Decider(policy), Replayer(policy), _Tally()
-    for record in records:
-        if record.get("kind") != "decision":
-            continue
+    for line in records:
         try:
-            replayed = replayer.replay(record)
+            replayed = replayer.replay(line)
         except UnreadableRecord:
             tally.unreadable += 1
             continue
-        tally.take(policy, replayed, decider.decide(replayed))
+        if replayed is not None:
+            tally.take(policy, replayed, decider.decide(replayed))
     return Simulation(
         replayed=len(tally.first),
         unreadable=tally.unreadable,

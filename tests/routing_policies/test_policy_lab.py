@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 from types import SimpleNamespace
 
+import orjson
 import pytest
 
 from routing_policies.decide import decide
@@ -17,7 +18,7 @@ from routing_policies.lab.replay import Replayer, UnreadableRecord
 from routing_policies.lab.simulate import NOBODY, Decider, simulate
 from routing_policies.policy.loader import builtin_names, load_policy, read_text
 from routing_policies.signals.label import DataClass
-from tests.support.recorded_traffic import recorded_traffic
+from tests.support.recorded_traffic import recorded_lines, recorded_traffic
 
 REGIONAL = """\
 apiVersion: tidegate/v1
@@ -37,7 +38,8 @@ def test_recorded_traffic_replays_to_the_same_decision(name: str) -> None:
     policy = load_policy(name)
     decider, replayer = Decider(policy), Replayer(policy)
     for record in recorded_traffic(policy, 300):
-        replayed = replayer.replay(record)
+        replayed = replayer.replay(orjson.dumps(record))
+        assert replayed is not None
         verdict = decide(policy, replayed.view, replayed.snapshot)
         assert verdict.digest == record["digest"]
         assert decider.decide(replayed).order == tuple(each.target for each in verdict.eligible)
@@ -53,19 +55,25 @@ def test_looking_at_rules_once_for_alike_requests_changes_no_decision() -> None:
   - {id: bytes, when: 'size.body_bytes > request.output_cap', require: 'target.clearance >= label.level'}
 prefer:
   - {id: soft, when: 'size.tokens >= 300', target: cloud, weight: 0.3}
+  - {id: link, when: 'client.metered && client.battery_percent > 10', target: edge, weight: 0.4}
+  - {id: memory, when: 'device.free_memory_mb < 1000 || device.connectivity == "offline"', target: edge, weight: -0.4}
+  - {id: line, when: 'target.waiting > 4', target: edge, weight: -0.5}
 """,
         "site.yaml",
     )
     decider, replayer = Decider(policy), Replayer(policy)
-    for record in recorded_traffic(load_policy("balanced"), 500, seed=3):
-        replayed = replayer.replay(record)
+    for line in recorded_lines(load_policy("balanced"), 500, seed=3):
+        replayed = replayer.replay(line)
+        assert replayed is not None
         verdict = decide(policy, replayed.view, replayed.snapshot)
         assert decider.decide(replayed).order == tuple(each.target for each in verdict.eligible)
 
 
 def test_a_simulation_of_the_policy_in_force_shows_what_was_recorded() -> None:
     policy = load_policy("balanced")
-    found = simulate(policy, [*recorded_traffic(policy, 400), {"kind": "outcome"}])
+    found = simulate(
+        policy, [*recorded_lines(policy, 400), b'{"kind": "outcome", "outcome": "ok"}\n', b'{"kind": "deci']
+    )
     assert found.replayed == 400
     assert found.shares == found.before
     assert (found.looser, found.stricter, found.moved) == (0, 0, 0)
@@ -77,7 +85,7 @@ def test_a_simulation_of_the_policy_in_force_shows_what_was_recorded() -> None:
 
 
 def test_a_stricter_candidate_moves_traffic_and_says_so() -> None:
-    found = simulate(load_policy("private-first"), recorded_traffic(load_policy("balanced"), 400))
+    found = simulate(load_policy("private-first"), recorded_lines(load_policy("balanced"), 400))
     assert found.stricter > 0
     assert found.looser == 0
     assert found.shares["cloud"].mean < found.before["cloud"].mean
@@ -88,25 +96,25 @@ def test_a_stricter_candidate_moves_traffic_and_says_so() -> None:
 def test_what_records_know_nothing_of_is_not_identifiable() -> None:
     text = REGIONAL + "  - {id: big-stays, when: 'size.tokens > 100', deny: [other]}\n"
     text = text.replace("constraints:", "  other: {kind: cloud, clearance: internal}\nconstraints:")
-    found = simulate(read_text(text, "site.yaml"), recorded_traffic(load_policy("balanced"), 300))
+    found = simulate(read_text(text, "site.yaml"), recorded_lines(load_policy("balanced"), 300))
     assert found.not_identifiable["other"] > 0
     assert found.replayed + found.not_identifiable["other"] == 300
     no_price = read_text(
         REGIONAL.replace(", price: {input: 0.1, output: 0.4}", "").replace(", price: {input: 0, output: 0}", ""), "x"
     )
-    nothing = simulate(no_price, recorded_traffic(load_policy("balanced"), 20))
+    nothing = simulate(no_price, recorded_lines(load_policy("balanced"), 20))
     assert nothing.cost is None
 
 
 def test_older_records_are_replayed_with_what_they_lack_named() -> None:
     records = list(recorded_traffic(load_policy("balanced"), 50))
     for record in records:
-        for later in ("needs", "roles", "residency", "targets", "decided_after_ms", "seed"):
+        for later in ("needs", "roles", "residency", "targets", "client", "device", "decided_after_ms", "seed"):
             del record[later]
         del record["size"]["cap_is_own"], record["label"]["fixed"]
-    found = simulate(load_policy("balanced"), records)
+    found = simulate(load_policy("balanced"), map(orjson.dumps, records))
     assert found.replayed == 50
-    assert found.assumed == {"needs": 50, "residency": 50, "targets": 50}
+    assert found.assumed == dict.fromkeys(("client", "device", "needs", "residency", "targets"), 50)
 
 
 def test_damaged_records_are_counted_and_left_out() -> None:
@@ -114,10 +122,10 @@ def test_damaged_records_are_counted_and_left_out() -> None:
     records[0]["label"]["class"] = None
     del records[0]["label"]["components"]
     records[1]["size"]["tokens"] = [1]
-    found = simulate(load_policy("balanced"), records)
+    found = simulate(load_policy("balanced"), map(orjson.dumps, records))
     assert (found.replayed, found.unreadable) == (1, 2)
-    with pytest.raises(UnreadableRecord):
-        Replayer(load_policy("balanced")).replay({"kind": "decision"})
+    with pytest.raises(UnreadableRecord, match="missing required field `task`"):
+        Replayer(load_policy("balanced")).replay(b'{"kind": "decision"}')
 
 
 def test_an_interval_holds_the_mean_that_traffic_really_has() -> None:
@@ -170,7 +178,7 @@ def test_looser_and_stricter_are_told_apart_each_with_a_request_that_shows_it(ma
 def test_a_change_is_weighed_by_recorded_traffic() -> None:
     before = read_text(REGIONAL, "before")
     after = read_text(REGIONAL.replace("size.tokens > 900", "size.tokens > 300"), "after")
-    traffic = weigh(before, after, recorded_traffic(load_policy("balanced"), 300))
+    traffic = weigh(before, after, recorded_lines(load_policy("balanced"), 300))
     assert traffic.requests == 300
     assert {key[:2] for key in traffic.concerned} == {(Direction.STRICTER, "cloud")}
     assert traffic.concerned[Direction.STRICTER, "cloud", DataClass.PUBLIC] > 0

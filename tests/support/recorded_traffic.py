@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -16,9 +17,10 @@ from inference_protocol.request import InferenceRequest, Needs, Task
 from routing_policies.decide import decide
 from routing_policies.policy.loader import LoadedPolicy
 from routing_policies.signals.deadline import Deadline
+from routing_policies.signals.hints import Hints, Network
 from routing_policies.signals.label import NOTHING, Component, DataClass, Finding, ScanResult, label_of
 from routing_policies.signals.size import Size, TokenInterval
-from routing_policies.snapshot import Capabilities, Health, Prediction, Snapshot, TargetSnapshot
+from routing_policies.snapshot import Capabilities, Connectivity, Device, Health, Prediction, Snapshot, TargetSnapshot
 from routing_policies.view import RequestView, Tenant
 
 _SPAN = NonRecordingSpan(SpanContext(1, 1, is_remote=False))
@@ -27,9 +29,10 @@ _REQUEST = InferenceRequest(Task.CHAT, "small", raw=b"{}", tree={})
 
 def recorded_traffic(policy: LoadedPolicy, count: int, seed: int = 1) -> Iterator[dict[str, Any]]:
     """Yield `count` decision records, as they are read back."""
-    chance = random.Random(seed)
+    chance, device = random.Random(seed), random.Random(seed)
     for index in range(count):
         view, snapshot = _view(policy, chance), _snapshot(policy, chance)
+        view, snapshot = _with_hints(view, device), _with_state(snapshot, device)
         exchange = Exchange(
             request_id=f"req-{index}",
             client_request_id=None,
@@ -42,6 +45,11 @@ def recorded_traffic(policy: LoadedPolicy, count: int, seed: int = 1) -> Iterato
             decision=Decided(_REQUEST, view, policy, snapshot, decide(policy, view, snapshot)),
         )
         yield orjson.loads(orjson.dumps(decision_record(exchange)))
+
+
+def recorded_lines(policy: LoadedPolicy, count: int, seed: int = 1) -> Iterator[bytes]:
+    """Yield the same records as the lines that they are on the disk."""
+    return map(orjson.dumps, recorded_traffic(policy, count, seed))
 
 
 def _view(policy: LoadedPolicy, chance: random.Random) -> RequestView:
@@ -76,3 +84,17 @@ def _snapshot(policy: LoadedPolicy, chance: random.Random) -> Snapshot:
         health = Health.DOWN if chance.random() < 0.01 else Health.UP
         targets[name] = TargetSnapshot(name, health, can, prediction=prediction)
     return Snapshot(targets, now=0.0009765625)
+
+
+def _with_hints(view: RequestView, chance: random.Random) -> RequestView:
+    if chance.random() < 0.7:
+        return view
+    metered, battery = chance.random() < 0.5, chance.choice([None, 8.0, 60.0])
+    return replace(view, hints=Hints(metered=metered, network=Network.CELLULAR, battery_percent=battery))
+
+
+def _with_state(snapshot: Snapshot, chance: random.Random) -> Snapshot:
+    waiting = chance.choices([0, 3, 12], (80, 15, 5))[0]
+    targets = {name: replace(target, waiting=waiting) for name, target in snapshot.targets.items()}
+    connectivity = chance.choices(list(Connectivity), (80, 5, 5, 2, 5, 3))[0]
+    return replace(snapshot, targets=targets, device=Device(connectivity, chance.uniform(200, 4000)))

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
-import orjson
 import typer
 
 from gateway.cli.options import settings_or_fail
-from gateway.records.reader import read_records
+from observability.json_lines import lines_of
 from routing_policies.policy.errors import PolicyError
 from routing_policies.policy.loader import LoadedPolicy, builtin_names, read_policy
 
@@ -34,24 +33,18 @@ def policy_or_exit(source: str | None, settings_file: Path | None = None) -> Loa
         unreadable(str(exc))
 
 
-def records_or_exit(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield records in the order of time, or end the command where there is nothing to read."""
+def records_or_exit(path: Path) -> Iterator[bytes]:
+    """Yield the lines of records in the order of time, or end the command where there is nothing to read."""
     if path.is_dir():
-        return read_records(path)
+        return lines_of(path)
     if not path.is_file():
         unreadable(f"{path}: there is no such file or folder")
     return _lines(path)
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
+def _lines(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
-        for line in file:
-            try:
-                record = orjson.loads(line)
-            except orjson.JSONDecodeError:
-                continue  # cut off as a process died
-            if isinstance(record, dict):
-                yield record
+        yield from file
 
 
 def say_json(value: Any) -> None:

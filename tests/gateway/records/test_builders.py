@@ -123,7 +123,8 @@ def test_a_decision_holds_the_measures_it_was_made_from() -> None:
 
 def test_a_decision_can_be_made_again_from_its_record() -> None:
     exchange = _decided_exchange()
-    replayed = Replayer(exchange.decided.policy).replay(_written(decision_record(exchange)))
+    replayed = Replayer(exchange.decided.policy).replay(orjson.dumps(decision_record(exchange)))
+    assert replayed is not None
     decided = exchange.decided
     again = decide(decided.policy, replayed.view, replayed.snapshot)
     assert again.digest == decided.verdict.digest
