@@ -85,13 +85,15 @@ class SlotEngine:
         await loaded
 
     async def stop(self) -> None:
-        """Cancel what runs, wait for the run in flight, free the model."""
+        """Cancel what runs, wait for the run in flight, free the model, and let go of its folder."""
         self._status, self._detail = RuntimeStatus.DRAINING, None
         self._commands.put(_Stop())
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join, LONGEST_STEP_S)
             if self._thread.is_alive():
                 _logger.error("A run of the model did not end within %.0f s; it is left to itself.", LONGEST_STEP_S)
+            elif self._loaded is not None:
+                self._loaded.lease.release()
         self._end_all(TokenEvent(finish=FinishReason.CANCELLED))
 
     def submit(self, job: GenerationJob) -> TokenStream:
