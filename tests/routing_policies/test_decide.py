@@ -13,6 +13,7 @@ from routing_policies.decide import decide
 from routing_policies.signals.label import DataClass, Label
 from routing_policies.snapshot import Health
 from routing_policies.verdict import Eligible, ExclusionKind, Transform, Verdict
+from routing_policies.view import Tenant
 
 
 def order(verdict: Verdict) -> list[str]:
@@ -125,6 +126,46 @@ def test_cost_and_energy_are_shares_of_the_most_among_the_eligible(make: SimpleN
     assert (terms["edge"].energy, terms["cloud"].energy) == (0.5, 0.0)
     alone = decide(policy, make.view(DataClass.RESTRICTED), snapshot).terms
     assert alone["edge"].cost == 0.0
+
+
+def test_targets_of_every_kind_are_rated_by_shares_of_the_most_among_those_that_may_answer(
+    make: SimpleNamespace,
+) -> None:
+    """Of one request: 100 input tokens and 50 expected ones, 2 seconds at each target."""
+    policy = make.policy(
+        base="""\
+apiVersion: tidegate/v1
+name: five
+defaults: {class: internal}
+targets:
+  phone:  {kind: edge, clearance: restricted, price: {input: 0, output: 0}, power: {watts: 4}}
+  rack:   {kind: onprem, clearance: restricted, price: {input: 2, output: 2, per: 100}, power: {watts: 10}}
+  region: {kind: cloud, clearance: confidential, region: eu-west-1, price: {input: 4, output: 2, per: 100}}
+  branch: {kind: tidegate, clearance: confidential, region: eu-branch, price: {input: 2, output: 6, per: 100}}
+  far:    {kind: cloud, clearance: restricted, region: us-east-1, price: {input: 50, output: 50, per: 100}}
+constraints:
+  - id: eu
+    when: 'tenant.residency == "eu"'
+    require: 'target.kind in ["edge", "onprem"] || target.region.startsWith("eu")'
+weights: {cost: 3, energy: 1}
+"""
+    )
+    prediction = make.prediction(2000, output_tokens=50)
+    snapshot = make.snapshot(*[make.target(name, prediction=prediction) for name in policy.policy.targets])
+    view = make.view(DataClass.INTERNAL, tokens=100, tenant=Tenant("t", residency="eu"))
+    terms = decide(policy, view, snapshot).terms
+    # 0, 3, 5 and 5; `far` would cost 75 and may not answer, so the most is 5.
+    assert {name: found.cost for name, found in terms.items()} == pytest.approx(
+        {"phone": 1.0, "rack": 1 - 3 / 5, "region": 0.0, "branch": 0.0}
+    )
+    # 8 J and 20 J; of the others nobody says.
+    assert {name: found.energy for name, found in terms.items()} == pytest.approx(
+        {"phone": 1 - 8 / 20, "rack": 0.0, "region": 0.5, "branch": 0.5}
+    )
+    assert {name: found.score for name, found in terms.items()} == pytest.approx(
+        {"phone": 0.75 + 0.25 * 0.6, "rack": 0.75 * 0.4, "region": 0.25 * 0.5, "branch": 0.25 * 0.5}
+    )
+    assert [found.target for found in decide(policy, view, snapshot).eligible] == ["phone", "rack", "region", "branch"]
 
 
 def test_a_preference_lifts_a_target_and_is_named_as_the_reason(make: SimpleNamespace) -> None:
