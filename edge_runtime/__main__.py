@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from edge_runtime.generation.engine import SlotEngine
 from edge_runtime.generation.loading import EngineSettings
+from edge_runtime.residency.engine import ResidencyPolicy, ResidentEngine
 from runtime_server import serving
 from runtime_server.options import RuntimeOptions, argument_parser, at_least
 
@@ -17,6 +17,19 @@ def main() -> int:
     edge.add_argument("--slots", type=at_least(1), default=4, metavar="N", help="requests that run at once")
     edge.add_argument("--context", type=at_least(16), default=2048, metavar="N", help="most tokens of one request")
     edge.add_argument("--threads", type=at_least(1), metavar="N", help="threads of one run (default: its CPUs)")
+    memory = parser.add_argument_group("memory")
+    memory.add_argument(
+        "--keep-alive-s",
+        type=float,
+        metavar="S",
+        help="unload the model after so long without a request; it is reloaded",
+    )
+    memory.add_argument(
+        "--unload-below-mib",
+        type=at_least(1),
+        metavar="N",
+        help="unload a model that nobody asks when less memory than this is available",
+    )
     arguments = parser.parse_args()
     options = RuntimeOptions.from_arguments(arguments)
     settings = EngineSettings(
@@ -28,7 +41,11 @@ def main() -> int:
         threads=arguments.threads,
         trusted_keys=options.trusted_keys,
     )
-    return serving.run("edge_runtime", lambda _: SlotEngine(settings), options)
+    below = arguments.unload_below_mib
+    policy = ResidencyPolicy(
+        keep_alive_s=arguments.keep_alive_s, unload_below_bytes=None if below is None else below << 20
+    )
+    return serving.run("edge_runtime", lambda models: ResidentEngine(settings, models, policy), options)
 
 
 if __name__ == "__main__":

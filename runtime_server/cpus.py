@@ -16,11 +16,11 @@ def usable_cpus(root: Path = Path("/")) -> int:
         root: Where `/proc` and `/sys` stand.
     """
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quotas = [quota for folder in _cgroup_folders(root) if (quota := _quota(folder / "cpu.max")) is not None]
+    quotas = [quota for folder in cgroup_folders(root) if (quota := _quota(folder / "cpu.max")) is not None]
     return max(1, int(min([float(allowed), *quotas])))
 
 
-def _cgroup_folders(root: Path) -> list[Path]:
+def cgroup_folders(root: Path) -> list[Path]:
     """Return the version 2 cgroup of this process and every ancestor, since each may set a quota."""
     try:
         lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()

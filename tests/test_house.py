@@ -22,6 +22,7 @@ MAX_FUNCTION_LINES = 40
 # Where everything may be caught, and what happens to it there.
 CATCH_ALLS = {
     "edge_runtime/generation/engine.py": "supervises the engine's thread: the runtime is failed, and says so",
+    "edge_runtime/residency/resident.py": "supervises loading: another version goes on, and the state says why",
     "gateway/targets/poller.py": "supervises polling: a target whose polls fail is marked down",
     "gateway/api/inference.py": "the top handler: the caller gets `internal_error`",
     "routing_policies/signals/scanner.py": "supervises detectors: what one raises makes its part uninspected",

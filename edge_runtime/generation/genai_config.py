@@ -52,6 +52,8 @@ class DecoderConfig(_Part):
     num_hidden_layers: int = Field(gt=0)
     num_key_value_heads: int = Field(gt=0)
     head_size: int = Field(gt=0)
+    hidden_size: int | None = Field(default=None, gt=0)
+    num_attention_heads: int | None = Field(default=None, gt=0)
     inputs: GraphInputs = GraphInputs()
     outputs: GraphOutputs = GraphOutputs()
 
