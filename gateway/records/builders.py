@@ -149,6 +149,7 @@ def _target(target: TargetSnapshot) -> dict[str, Any]:
         "served_model": can.served_model,
         "window": can.window,
         "waiting": target.waiting,
+        "back_in_s": target.back_in_s,
         "can": [name for name, yes in able.items() if yes],
         "max_n": can.max_n,
         "parameters": sorted(can.parameters),

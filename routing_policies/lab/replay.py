@@ -36,7 +36,18 @@ _TASKS: Mapping[str, Task] = {task.value: task for task in Task}
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
-States = Mapping[str, tuple[Health, Capabilities, int | None]]
+
+
+class State(NamedTuple):
+    """How a target stood: what of its snapshot many records share."""
+
+    health: Health
+    can: Capabilities
+    waiting: int | None = None
+    back_in_s: float | None = None
+
+
+States = Mapping[str, State]
 
 
 class UnreadableRecord(ValueError):
@@ -47,7 +58,7 @@ class Replayed(NamedTuple):
     """What a decision was made on, and how it went.
 
     Attributes:
-        states: Target to its health, its abilities and how many wait there; the same object for the same states.
+        states: Target to how it stood; the same object for the same states.
         eligible: As recorded, best first.
         assumed: What the record does not hold.
     """
@@ -101,8 +112,8 @@ class Replayer:
             hints=self._same(bytes(record.client), _hints),
         )
         targets = {
-            name: TargetSnapshot(name, health, can, None, predictions.get(name), waiting=waiting)
-            for name, (health, can, waiting) in states.items()
+            name: TargetSnapshot(name, health, can, None, predictions.get(name), back_in_s, waiting)
+            for name, (health, can, waiting, back_in_s) in states.items()
         }
         return Replayed(
             view=view,
@@ -189,7 +200,7 @@ def _component(part: Mapping[str, Any]) -> Component:
 
 def _states(raw: bytes) -> States:
     return {
-        name: (Health(target["health"]), _capabilities(target), target.get("waiting"))
+        name: State(Health(target["health"]), _capabilities(target), target.get("waiting"), target.get("back_in_s"))
         for name, target in orjson.loads(raw).items()
     }
 
@@ -207,10 +218,9 @@ def _capabilities(target: Mapping[str, Any]) -> Capabilities:
 def _assumed_states(exclusions: tuple[tuple[str, str | None], ...]) -> States:
     """What can be told from why a target was excluded."""
     return {
-        name: (
+        name: State(
             Health.DOWN if kind == ExclusionKind.DOWN else Health.UP,
             Capabilities(None) if kind == ExclusionKind.MODEL else ABLE,
-            None,
         )
         for name, kind in exclusions
     }

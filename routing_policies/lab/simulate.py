@@ -130,8 +130,9 @@ class Decider:
         view = replayed.view
         tokens, needed = view.size.tokens, view.size.tokens.most + view.reserved_output
         cell: list[Any] = [id(view.label), id(view.needs), id(replayed.states)]
-        for _, can, _ in replayed.states.values():
-            cell.append(can.window is not None and needed > can.window)
+        for state in replayed.states.values():
+            window = state.can.window
+            cell.append(window is not None and needed > window)
         if self._looks_at_tenant:
             cell.append(id(view.tenant))
         if self._token_cuts is not None:

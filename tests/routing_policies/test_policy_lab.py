@@ -18,6 +18,7 @@ from routing_policies.lab.replay import Replayer, UnreadableRecord
 from routing_policies.lab.simulate import NOBODY, Decider, simulate
 from routing_policies.policy.loader import builtin_names, load_policy, read_text
 from routing_policies.signals.label import DataClass
+from routing_policies.snapshot import Health
 from tests.support.recorded_traffic import recorded_lines, recorded_traffic
 
 REGIONAL = """\
@@ -43,6 +44,17 @@ def test_recorded_traffic_replays_to_the_same_decision(name: str) -> None:
         verdict = decide(policy, replayed.view, replayed.snapshot)
         assert verdict.digest == record["digest"]
         assert decider.decide(replayed).order == tuple(each.target for each in verdict.eligible)
+
+
+def test_how_a_target_stood_is_replayed_to_the_last_detail() -> None:
+    policy = load_policy("balanced")
+    record = next(recorded_traffic(policy, 1))
+    record["targets"]["cloud"] |= {"health": "resting", "back_in_s": 1.5, "waiting": 7}
+    replayed = Replayer(policy).replay(orjson.dumps(record))
+    assert replayed is not None
+    cloud = replayed.snapshot.targets["cloud"]
+    assert (cloud.health, cloud.back_in_s, cloud.waiting) == (Health.RESTING, 1.5, 7)
+    assert "cloud" not in Decider(policy).decide(replayed).order
 
 
 def test_looking_at_rules_once_for_alike_requests_changes_no_decision() -> None:
