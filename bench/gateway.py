@@ -78,6 +78,7 @@ def write_settings(folder: Path, port: int, upstream: int) -> Path:
     settings = {
         "state_dir": str(folder),
         "listen": {"port": port},
+        "admin": {"port": 0},
         "targets": {"edge": target, "cloud": target},
         "auth": {"keys": [{"id": "bench", "secret_sha256": digest, "tenant": "bench"}]},
     }

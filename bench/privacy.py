@@ -95,7 +95,13 @@ async def _through_gateway(policy: str, cases: dict[str, list[dict[str, Any]]]) 
             }
             settings.write_text(
                 yaml.safe_dump(
-                    {"state_dir": state, "listen": {"port": port}, "policy": f"{state}/policy.yaml", "targets": targets}
+                    {
+                        "state_dir": state,
+                        "listen": {"port": port},
+                        "admin": {"port": 0},
+                        "policy": f"{state}/policy.yaml",
+                        "targets": targets,
+                    }
                 ),
                 encoding="utf-8",
             )

@@ -16,6 +16,10 @@ from opentelemetry.trace import Tracer
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from gateway.admin.access import Access
+from gateway.admin.app import AdminApp
+from gateway.admin.policy_calls import PolicyCalls
+from gateway.admin.views import Views
 from gateway.api.answering import Answering
 from gateway.api.chat import chat_parser
 from gateway.api.direct_routes import DirectRoutes
@@ -34,7 +38,13 @@ from gateway.egress.pseudonyms import Pseudonymizer
 from gateway.identity import Identity
 from gateway.measure import Measurer
 from gateway.pipeline import Pipeline
-from gateway.policies import PolicyHolder
+from gateway.policies.draw import Seeds
+from gateway.policies.holder import PolicyHolder
+from gateway.policies.rollout import Rollout
+from gateway.policies.start import Begun
+from gateway.policies.store import VersionStore
+from gateway.policies.watch import PolicyWatch
+from gateway.policies.wiring import demands_of
 from gateway.quota import Quotas
 from gateway.records.log import RecordLog
 from gateway.settings import Settings
@@ -48,7 +58,6 @@ from gateway.targets.registry import Targets
 from gateway.targets.tokens import reference_tokenizer
 from inference_protocol import paths
 from observability import ServerSpanMiddleware
-from routing_policies.policy.loader import LoadedPolicy
 from routing_policies.signals.scanner import build_scanner
 from serving.http_request import read_body
 from serving.in_flight import InFlight
@@ -58,11 +67,19 @@ QUIET_PATHS = frozenset({paths.LIVE, paths.READY, paths.MODELS, paths.OPENAPI})
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """The gateway as an ASGI application, and what its server needs to drain it."""
+    """The gateway as an ASGI application, what its server needs to drain it, and what operators reach it by.
+
+    Attributes:
+        admin: The application of the admin listener.
+        reload: Has the policy's file read again, soon.
+    """
 
     asgi: ASGIApp
+    admin: ASGIApp
     admission: InFlight
     targets: Targets
+    rollout: Rollout
+    reload: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +87,8 @@ class _Rooms:
     """What several routes share, and what is open until the end."""
 
     targets: Targets
-    policies: PolicyHolder
+    rollout: Rollout
+    watch: PolicyWatch
     taints: Taints
     records: RecordLog
     admission: InFlight
@@ -79,12 +97,16 @@ class _Rooms:
     @asynccontextmanager
     async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
         poller = Poller(self.targets, connectivity=self.connectivity)
-        polling = asyncio.create_task(poller.run(), name="poller")
+        tasks = [
+            asyncio.create_task(poller.run(), name="poller"),
+            asyncio.create_task(self.watch.run(), name="policy-watch"),
+        ]
         try:
             yield
         finally:
-            polling.cancel()
-            await asyncio.gather(polling, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             await self.targets.aclose()
             self.records.close()
             self.taints.close()
@@ -92,7 +114,7 @@ class _Rooms:
 
 def create_app(
     settings: Settings,
-    policy: LoadedPolicy,
+    begun: Begun,
     tracer: Tracer,
     *,
     clock: Callable[[], float] = time.monotonic,
@@ -102,29 +124,31 @@ def create_app(
 
     Args:
         settings: How this installation runs.
-        policy: The policy in force at the start.
+        begun: The policy in force at the start.
         tracer: Where spans go.
         clock: Monotonic seconds.
         wall: Seconds since the epoch, for records.
 
     Raises:
         ValueError: A credential or the installation's key cannot be read.
+        OSError: The state folder cannot be used.
     """
     draw = random.Random(secrets.token_bytes(32))  # noqa: S311  # ids and seeds keep no secret
     keys = load_keys(settings.folder.keys, before_the_first=lambda: make_label_file(settings.folder.labels_file))
-    policies = PolicyHolder(policy)
-    connectivity = ConnectivityWatch(_elsewhere(policies), clock=clock, metered=settings.metered)
+    rollout = _rollout(settings, begun, wall)
+    connectivity = ConnectivityWatch(_elsewhere(rollout.holder), clock=clock, metered=settings.metered)
     rooms = _Rooms(
         Targets.from_settings(
             settings, device=DeviceWatch(lambda: connectivity.state, clock=clock), clock=clock, draw=draw
         ),
-        policies,
+        rollout,
+        PolicyWatch(rollout, on_change=settings.rollout.watch),
         Taints(LabelStore(settings.folder.labels_file, wall=wall), keys),
         RecordLog.from_settings(settings),
         InFlight(settings.limits.concurrent_requests, settings.limits.body_bytes_in_flight, clock=clock),
         connectivity,
     )
-    pipeline = _pipeline(settings, rooms, keys, tracer, clock=clock, new_seed=lambda: draw.getrandbits(63))
+    pipeline = _pipeline(settings, rooms, keys, tracer, clock=clock, any_seed=lambda: draw.getrandbits(63))
     begin = ExchangeOpener(clock=clock, wall=wall, new_id=lambda: f"req-{draw.getrandbits(96):024x}")
     posts = _posts(settings, rooms, pipeline, begin, clock)
     asgi = ServerSpanMiddleware(
@@ -133,7 +157,22 @@ def create_app(
         trust_inbound=settings.telemetry.trust_inbound_trace,
         quiet_paths=QUIET_PATHS,
     )
-    return App(asgi, rooms.admission, rooms.targets)
+    return App(asgi, _admin(settings, rooms), rooms.admission, rooms.targets, rollout, rooms.watch.ask)
+
+
+def _rollout(settings: Settings, begun: Begun, wall: Callable[[], float]) -> Rollout:
+    """The policies in force, and the way for others to come into force."""
+    store = VersionStore(settings.folder.policies)
+    rollout = Rollout(PolicyHolder(begun.in_force), store, demands_of(settings), settings.policy, wall=wall)
+    if begun.fault is not None:
+        rollout.mark_stale(begun.fault)
+    return rollout
+
+
+def _admin(settings: Settings, rooms: _Rooms) -> AdminApp:
+    """What operators reach: each room brings its own routes."""
+    views = Views(rooms.rollout, rooms.targets, rooms.admission)
+    return AdminApp(Access(settings.auth), [*views.routes(), *PolicyCalls(rooms.rollout).routes()])
 
 
 def _pipeline(
@@ -143,7 +182,7 @@ def _pipeline(
     tracer: Tracer,
     *,
     clock: Callable[[], float],
-    new_seed: Callable[[], int],
+    any_seed: Callable[[], int],
 ) -> Pipeline:
     """Steps 3 to 6 of the way of a request."""
     scanner = build_scanner()
@@ -158,7 +197,7 @@ def _pipeline(
         attempts=settings.attempts,
     )
     return Pipeline(
-        rooms.policies,
+        rooms.rollout.holder,
         Measurer(scanner, rooms.taints, calibration, counter),
         rooms.taints,
         rooms.targets,
@@ -166,7 +205,7 @@ def _pipeline(
         dispatcher,
         tracer,
         clock=clock,
-        new_seed=new_seed,
+        seeds=Seeds(keys, any_seed),
     )
 
 
@@ -219,7 +258,7 @@ def _framework(rooms: _Rooms, posts: Mapping[str, ASGIApp]) -> FastAPI:
     gets: dict[str, ASGIApp] = {
         paths.MODELS: ModelsEndpoint(rooms.targets),
         paths.LIVE: LiveEndpoint(),
-        paths.READY: ReadyEndpoint(rooms.targets, rooms.policies, rooms.admission),
+        paths.READY: ReadyEndpoint(rooms.targets, rooms.rollout, rooms.admission),
         paths.OPENAPI: OpenApiEndpoint(),
     }
     api.router.routes += [

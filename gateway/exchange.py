@@ -11,6 +11,8 @@ from opentelemetry.trace import Span
 
 from gateway.answer import AnswerFacts
 from gateway.identity import Principal
+from gateway.policies.holder import Arm
+from gateway.policies.shadow import Asked
 from gateway.targets.pool import Lease
 from inference_protocol import telemetry_names as names
 from inference_protocol.errors import TidegateError
@@ -24,13 +26,20 @@ from routing_policies.view import RequestView
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A request with everything that its decision was made from, and the decision."""
+    """A request with everything that its decision was made from, and the decision.
+
+    Attributes:
+        policy_version: The number of the policy's version in this installation.
+        arm: As what that policy decided it.
+    """
 
     request: InferenceRequest
     view: RequestView
     policy: LoadedPolicy
     snapshot: Snapshot
     verdict: Verdict
+    policy_version: int = 0
+    arm: Arm = Arm.STABLE
 
 
 class Cause(StrEnum):
@@ -98,6 +107,7 @@ class Exchange:
         clock: Monotonic seconds.
         decision: Set once it is made.
         parts_ms: Milliseconds that each part of the way took (`parse`, `scan`, `decide`, `record`).
+        shadow: A policy that is to be asked what it would have decided.
         committed_at: Monotonic seconds when the response head went to the caller.
     """
 
@@ -110,6 +120,7 @@ class Exchange:
     clock: Callable[[], float]
     principal: Principal | None = None
     decision: Decided | None = None
+    shadow: Asked | None = None
     attempts: list[Attempt] = field(default_factory=list)
     parts_ms: dict[str, float] = field(default_factory=dict)
     committed_at: float | None = None

@@ -12,8 +12,8 @@ from inference_protocol.request import InferenceRequest
 from inference_protocol.text_parts import TextPart, UninspectableCause
 from routing_policies.policy.loader import LoadedPolicy
 from routing_policies.signals.deadline import parse_deadline
-from routing_policies.signals.hints import parse_hints
-from routing_policies.signals.label import NOTHING, label_of, parse_label_headers
+from routing_policies.signals.hints import Hints, parse_hints
+from routing_policies.signals.label import NOTHING, Component, label_of, parse_label_headers
 from routing_policies.signals.scanner import Scanner, ScanResult
 from routing_policies.signals.size import Calibration, Size, TokenCounter, exact, measure
 from routing_policies.view import RequestView
@@ -21,15 +21,47 @@ from routing_policies.view import RequestView
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a request measures.
+    """What a request measures, whatever the policy.
 
     Attributes:
-        view: What the policy sees.
         parts: Every string of the body.
+        declared: What the caller says of it.
+        taint: What earlier turns of the conversation were labelled.
     """
 
-    view: RequestView
+    request: InferenceRequest
+    headers: Mapping[str, str]
+    principal: Principal
+    received_at: float
     parts: tuple[TextPart, ...]
+    declared: Component
+    taint: Component
+    scan: ScanResult
+    size: Size
+    hints: Hints
+
+    def view(self, policy: LoadedPolicy) -> RequestView:
+        """Return what a policy sees, by its own classes and defaults.
+
+        Raises:
+            InvalidHeader: A time header cannot be read.
+        """
+        request, principal = self.request, self.principal
+        rules = policy.label_rules.with_causes(principal.uninspected)
+        cap = request.output_cap if request.output_cap is not None else policy.policy.defaults.max_tokens
+        return RequestView(
+            task=request.task,
+            model=request.model,
+            stream=request.stream,
+            needs=request.needs,
+            label=label_of(rules, declared=self.declared, key=principal.key_label, taint=self.taint, scan=self.scan),
+            deadline=parse_deadline(self.headers, received_at=self.received_at, defaults=policy.deadline_defaults),
+            size=self.size,
+            output_cap=cap,
+            cap_is_own=request.output_cap is not None,
+            tenant=principal.tenant,
+            hints=self.hints,
+        )
 
 
 class Measurer:
@@ -56,49 +88,32 @@ class Measurer:
         request: InferenceRequest,
         headers: Mapping[str, str],
         principal: Principal,
-        policy: LoadedPolicy,
         received_at: float,
     ) -> Measured:
-        """Measure label, deadline and size, and read the hints.
+        """Read and scan the body once, recall what earlier turns were labelled, and read the headers.
 
         Raises:
-            InvalidHeader: A label or time header cannot be read.
+            InvalidHeader: A label header cannot be read.
         """
         declared = parse_label_headers(headers)
-        deadline = parse_deadline(headers, received_at=received_at, defaults=policy.deadline_defaults)
+        hints = parse_hints(headers)
         parts, scan, size = await off_loop_if_large(len(request.raw), READ_BYTES, self._read, request)
         try:
             taint = await self._taints.recall(request, principal.tenant.id)
         except StoreUnreadable:
             taint = NOTHING
             scan = replace(scan, causes=scan.causes | {UninspectableCause.HISTORY})
-        rules = policy.label_rules.with_causes(principal.uninspected)
-        label = label_of(rules, declared=declared, key=principal.key_label, taint=taint, scan=scan)
-        cap = request.output_cap if request.output_cap is not None else policy.policy.defaults.max_tokens
-        view = RequestView(
-            task=request.task,
-            model=request.model,
-            stream=request.stream,
-            needs=request.needs,
-            label=label,
-            deadline=deadline,
-            size=size,
-            output_cap=cap,
-            cap_is_own=request.output_cap is not None,
-            tenant=principal.tenant,
-            hints=parse_hints(headers),
-        )
-        return Measured(view, parts)
+        return Measured(request, headers, principal, received_at, parts, declared, taint, scan, size, hints)
 
-    async def counted(self, request: InferenceRequest, measured: Measured) -> RequestView:
-        """Return the view with its tokens counted exactly, where there is a tokenizer to count with."""
-        view = measured.view
+    async def counted(self, measured: Measured) -> Measured:
+        """Return the same with its tokens counted exactly, where there is a tokenizer to count with."""
         if self._counter is None:
-            return view
+            return measured
+        request, counter = measured.request, self._counter
         size = await off_loop_if_large(
-            len(request.raw), COUNT_BYTES, exact, request, measured.parts, view.size, self._counter
+            len(request.raw), COUNT_BYTES, exact, request, measured.parts, measured.size, counter
         )
-        return replace(view, size=size)
+        return replace(measured, size=size)
 
     def _read(self, request: InferenceRequest) -> tuple[tuple[TextPart, ...], ScanResult, Size]:
         parts = tuple(request.text_parts())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from opentelemetry.trace import SpanKind, Tracer
 from opentelemetry.util.types import Attributes, AttributeValue
@@ -11,8 +13,10 @@ import observability
 from gateway.answer import Answer
 from gateway.dispatch.dispatcher import Dispatcher
 from gateway.exchange import Decided, Exchange
-from gateway.measure import Measurer
-from gateway.policies import PolicyHolder
+from gateway.measure import Measured, Measurer
+from gateway.policies.draw import Seeds
+from gateway.policies.holder import PolicyHolder, Shadow
+from gateway.policies.shadow import Asked
 from gateway.records.builders import decision_record
 from gateway.records.log import RecordLog
 from gateway.state.taint import Taints
@@ -40,9 +44,9 @@ class Pipeline:
         tracer: Tracer,
         *,
         clock: Callable[[], float],
-        new_seed: Callable[[], int],
+        seeds: Seeds,
     ) -> None:
-        """Wire the rooms; `clock` gives monotonic seconds, `new_seed` what a verdict may draw from."""
+        """Wire the rooms; `clock` gives monotonic seconds, `seeds` what a verdict may draw from."""
         self._policies = policies
         self._measurer = measurer
         self._taints = taints
@@ -51,7 +55,7 @@ class Pipeline:
         self._dispatcher = dispatcher
         self._tracer = tracer
         self._clock = clock
-        self._new_seed = new_seed
+        self._seeds = seeds
 
     async def decide(self, exchange: Exchange, request: InferenceRequest, headers: Mapping[str, str]) -> Decided:
         """Steps 3 and 4: measure, then decide.
@@ -60,20 +64,23 @@ class Pipeline:
             InvalidHeader: A header cannot be read.
         """
         assert exchange.principal is not None, "identify comes first"
-        policy = self._policies.current
+        in_force = self._policies.in_force
+        seed = self._seeds.seed(in_force.canary, exchange.principal.tenant.id, request)
+        version, arm = in_force.deciding(seed)
+        policy = version.loaded
         started_ns = exchange.wall_ns
         with exchange.timed("scan"):
-            measured = await self._measurer.measure(request, headers, exchange.principal, policy, exchange.received_at)
+            measured = await self._measurer.measure(request, headers, exchange.principal, exchange.received_at)
+            view = measured.view(policy)
         with exchange.timed("decide"):
-            view = measured.view
             if needs_exact_count(policy, view, self._targets.windows(view.model)):
-                view = await self._measurer.counted(request, measured)
-            snapshot = self._targets.snapshot(
-                view.model, view.size, view.output_cap, now=self._clock(), seed=self._new_seed()
-            )
+                measured = await self._measurer.counted(measured)
+                view = replace(view, size=measured.size)
+            snapshot = self._targets.snapshot(view.model, view.size, view.output_cap, now=self._clock(), seed=seed)
             verdict = decide(policy, view, snapshot)
-        decided = Decided(request, view, policy, snapshot, verdict)
+        decided = Decided(request, view, policy, snapshot, verdict, version.number, arm)
         exchange.decision = decided
+        exchange.shadow = _asked(in_force.shadow, seed, measured)
         self._trace_decision(exchange, decided, started_ns)
         return decided
 
@@ -105,6 +112,13 @@ class Pipeline:
         observability.child(self._tracer, exchange.span, name, SpanKind.INTERNAL, started_ns, attributes).end()
 
 
+def _asked(shadow: Shadow | None, seed: int, measured: Measured) -> Asked | None:
+    """The policy that is asked once the request is over, and what it then sees."""
+    if shadow is None or not shadow.draws(seed):
+        return None
+    return Asked(shadow.version, functools.partial(measured.view, shadow.version.loaded))
+
+
 def _of_decision(decided: Decided) -> Attributes:
     """What its span tells of a decision; budgets as they were when the request came."""
     verdict, deadline = decided.verdict, decided.view.deadline
@@ -113,6 +127,8 @@ def _of_decision(decided: Decided) -> Attributes:
     found: dict[str, AttributeValue | None] = {
         names.POLICY_NAME: decided.policy.policy.name,
         names.POLICY_DIGEST: decided.policy.digest,
+        names.POLICY_VERSION: decided.policy_version,
+        names.POLICY_ARM: decided.arm.value,
         names.LABEL_CLASS: verdict.label.level.word,
         names.LABEL_TAGS: sorted(verdict.label.tags),
         names.TARGET: first or "none",

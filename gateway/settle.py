@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from opentelemetry.trace import StatusCode
 
 from gateway.exchange import Attempt, Decided, Exchange
+from gateway.policies.shadow import ShadowDesk
 from gateway.records.builders import outcome_record
 from gateway.records.log import RecordLog
 from gateway.targets.registry import Targets
@@ -30,6 +32,7 @@ class Settlement:
         self._targets = targets
         self._records = records
         self._clock = clock
+        self._desk = ShadowDesk(clock)
 
     def settle(self, exchange: Exchange) -> None:
         """Account for a request that is over."""
@@ -42,7 +45,7 @@ class Settlement:
             self._teach(attempt, exchange)
         self._mark_span(exchange, now)
         try:
-            self._records.write(outcome_record(exchange, now))
+            self._records.write(outcome_record(exchange, now, self._shadowed(exchange)))
         except RecordFailed as exc:
             _logger.error("the outcome of %s could not be recorded: %s", exchange.request_id, exc)
 
@@ -71,6 +74,11 @@ class Settlement:
             span.set_status(StatusCode.ERROR)
         attempt.close_span()
 
+    def _shadowed(self, exchange: Exchange) -> dict[str, Any] | None:
+        if exchange.shadow is None or exchange.decision is None:
+            return None
+        return self._desk.ask(exchange.shadow, exchange.decision.snapshot, exchange.decision.verdict)
+
     def _teach(self, attempt: Attempt, exchange: Exchange) -> None:
         """Let the latency model learn from an attempt, also from one that was given up: it took at least that long."""
         if exchange.decision is None:
@@ -91,6 +99,9 @@ class Settlement:
             names.OUTCOME: exchange.outcome.value,
             **{names.PARTS_MS[part]: ms for part, ms in exchange.parts_ms.items()},
         }
+        if exchange.decision is not None:
+            attributes[names.POLICY_DIGEST] = exchange.decision.policy.digest
+            attributes[names.POLICY_VERSION] = exchange.decision.policy_version
         if exchange.committed_at is not None and exchange.answered is not None:
             attributes[names.TARGET] = exchange.answered.target
             attributes[names.RELAY_MS] = (now - exchange.committed_at) * 1000

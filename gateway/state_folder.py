@@ -42,6 +42,11 @@ class StateFolder:
         return self.root / "keys"
 
     @property
+    def policies(self) -> Path:
+        """Versions of policies, and the journal of who put them in force."""
+        return self.root / "policies"
+
+    @property
     def model_keys(self) -> Path:
         """Public keys of those whose models are trusted, and this machine's own pair."""
         return self.keys / "models"

@@ -9,7 +9,7 @@ import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -45,17 +45,43 @@ class Ending:
     failed: asyncio.Event | None = None
 
 
-def serve_until_signal(app: ASGIApp, listener: Listener, ending: Ending) -> None:
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a program serves beside its application, until that has ended: it has no part in the drain.
+
+    Attributes:
+        app: Served without a lifespan.
+    """
+
+    app: ASGIApp
+    listener: Listener
+
+
+def serve_until_signal(
+    app: ASGIApp,
+    listener: Listener,
+    ending: Ending,
+    *,
+    beside: Beside | None = None,
+    on_hangup: Callable[[], None] | None = None,
+) -> None:
     """Serve `app` until SIGTERM, SIGINT or its own failure.
 
     The first signal drains. `/readyz` says so while connections are still taken, so that a load balancer sees it. The
-    second ends the drain: what still runs then is cut off.
+    second ends the drain: what still runs then is cut off. SIGHUP calls `on_hangup`; without that it ends the program.
     """
-    config = uvicorn.Config(
+    server = _Server(_config(app, lifespan="on"), listener)
+    side = None if beside is None else _Server(_config(beside.app, lifespan="off"), beside.listener)
+    with rare_collections(), asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+        runner.run(_serve(server, side, ending, on_hangup))
+
+
+def _config(app: ASGIApp, *, lifespan: Literal["on", "off"]) -> uvicorn.Config:
+    return uvicorn.Config(
         app,
         http=BoundedHttpProtocol,
         ws="none",
-        lifespan="on",
+        lifespan=lifespan,
         interface="asgi3",
         log_config=None,
         access_log=False,
@@ -64,8 +90,6 @@ def serve_until_signal(app: ASGIApp, listener: Listener, ending: Ending) -> None
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=_CLOSING_TIMEOUT_S,
     )
-    with rare_collections(), asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(_serve(_Server(config, listener), ending))
 
 
 class _Server(uvicorn.Server):
@@ -84,7 +108,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def _serve(server: _Server, ending: Ending) -> None:
+async def _serve(server: _Server, side: _Server | None, ending: Ending, on_hangup: Callable[[], None] | None) -> None:
     stopping, hurrying = asyncio.Event(), asyncio.Event()
 
     def on_signal() -> None:
@@ -95,7 +119,10 @@ async def _serve(server: _Server, ending: Ending) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
+    if on_hangup is not None:
+        loop.add_signal_handler(signal.SIGHUP, on_hangup)
     serving = asyncio.create_task(server.serve(sockets=[server.listener.socket]))
+    serving_beside = None if side is None else asyncio.create_task(side.serve(sockets=[side.listener.socket]))
     failed = [] if ending.failed is None else [ending.failed.wait()]
     await _first_of(serving, stopping.wait(), *failed)
     if stopping.is_set():
@@ -106,6 +133,9 @@ async def _serve(server: _Server, ending: Ending) -> None:
             ending.hurry()
     server.should_exit = True
     await serving
+    if side is not None and serving_beside is not None:
+        side.should_exit = True
+        await serving_beside
 
 
 async def _first_of(*waits: asyncio.Task[None] | Coroutine[Any, Any, object]) -> None:

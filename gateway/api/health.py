@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from gateway.policies import PolicyHolder
+from gateway.policies.rollout import Rollout
 from gateway.targets.registry import Targets
 from routing_policies.snapshot import Health
 from serving.answers import send_json
@@ -23,17 +23,25 @@ class LiveEndpoint:
 class ReadyEndpoint:
     """Says whether requests can be answered, and how each target stands."""
 
-    def __init__(self, targets: Targets, policies: PolicyHolder, admission: InFlight) -> None:
+    def __init__(self, targets: Targets, rollout: Rollout, admission: InFlight) -> None:
         """Look at these rooms."""
         self._targets = targets
-        self._policies = policies
+        self._rollout = rollout
         self._admission = admission
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 200 when ready, 503 when not."""
         ready = any(target.health is Health.UP for target in self._targets) and not self._admission.draining
         status = "draining" if self._admission.draining else "ready" if ready else "starting"
-        policy = self._policies.current
+        stable, stale = self._rollout.holder.in_force.stable, self._rollout.stale
+        policy = {
+            "name": stable.loaded.policy.name,
+            "digest": stable.loaded.digest,
+            "version": stable.number,
+            # Where its file is wrong, and not what stands there: that is for operators.
+            "stale": None if stale is None else {"line": stale.fault.line, "column": stale.fault.column},
+            "waits_for_signatures": self._rollout.held is not None,
+        }
         targets = {
             target.name: {
                 "health": target.health.value,
@@ -43,5 +51,5 @@ class ReadyEndpoint:
             }
             for target in self._targets
         }
-        body = {"status": status, "policy": {"name": policy.policy.name, "digest": policy.digest}, "targets": targets}
+        body = {"status": status, "policy": policy, "targets": targets}
         await send_json(send, 200 if ready else 503, orjson.dumps(body))

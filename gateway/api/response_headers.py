@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.exchange import Attempt, Cause, Exchange
+from gateway.exchange import Attempt, Cause, Decided, Exchange
+from gateway.policies.holder import Arm
 from inference_protocol import headers
 from inference_protocol.errors import TidegateError
 from serving import answers
@@ -36,13 +37,18 @@ def decision_headers(exchange: Exchange) -> dict[str, str]:
     found = {headers.REQUEST_ID: exchange.request_id}
     if exchange.decision is not None:
         verdict = exchange.decision.verdict
-        policy = exchange.decision.policy
         scores = verdict.scores
         found[headers.DECISION] = verdict.digest[:16]
-        found[headers.POLICY] = f"{policy.policy.name}@{policy.digest[:12]}"
+        found[headers.POLICY] = _policy(exchange.decision)
         found[headers.LABEL] = "; ".join([verdict.label.level.word, *sorted(verdict.label.counts)])
         found[headers.SCORES] = f"latency={scores.latency:.3f}, privacy={scores.privacy:.3f}, size={scores.size:.3f}"
     return found
+
+
+def _policy(decided: Decided) -> str:
+    arm = "" if decided.arm is Arm.STABLE else f"; {decided.arm}"
+    loaded = decided.policy
+    return f"{loaded.policy.name}@{loaded.digest[:12]}; version={decided.policy_version}{arm}"
 
 
 def _reason(exchange: Exchange, answered: Attempt) -> str:

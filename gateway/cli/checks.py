@@ -3,45 +3,43 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+import time
 
 import typer
 
 from gateway.cli.options import fail
+from gateway.policies.start import Begun, begin, check_policy
+from gateway.policies.store import VersionStore
+from gateway.policies.wiring import demands_of
 from gateway.settings import Settings
-from routing_policies.policy.errors import PolicyError, choice
-from routing_policies.policy.loader import LoadedPolicy, builtin_names, load_policy
-from routing_policies.policy.self_test import failing_tests
-
-
-def named_policy(name: str) -> LoadedPolicy:
-    """Load a built-in policy or a policy file, and run its own tests."""
-    path = Path(name)
-    if name not in builtin_names() and not path.exists():
-        fail(f"policy `{name}`: there is no such file and no such built-in policy{choice(name, builtin_names())}")
-    try:
-        loaded = load_policy(name if name in builtin_names() else path)
-    except PolicyError as exc:
-        fail(str(exc))
-    failures = failing_tests(loaded)
-    if failures:
-        fail("\n".join(f"{loaded.origin}: test `{failure.test}` fails: {failure.message}" for failure in failures))
-    return loaded
+from routing_policies.policy.errors import PolicyError
+from routing_policies.policy.loaded import LoadedPolicy
 
 
 def policy_in_force(settings: Settings) -> LoadedPolicy:
-    """Load the policy that the settings name, and check that the two join."""
-    loaded = named_policy(settings.policy)
-    unreachable = [name for name in loaded.policy.targets if name not in settings.targets]
-    if unreachable:
-        fail(
-            f"{loaded.origin}: the policy names {', '.join(unreachable)}, and no settings say how to reach that. "
-            f"Settings have: {', '.join(settings.targets)}."
-        )
-    for name in settings.targets.keys() - loaded.policy.targets.keys():
-        hint = choice(name, loaded.policy.targets)
-        typer.secho(f"The policy says nothing of the target `{name}`, so nothing is sent there{hint}.", err=True)
-    return loaded
+    """Load the policy that the settings name as a first start would, or end the command with what is wrong."""
+    try:
+        candidate = check_policy(settings.policy, demands_of(settings), time.time())
+    except PolicyError as exc:
+        fail(f"policy: {exc}")
+    for warning in candidate.warnings:
+        typer.secho(warning, err=True)
+    return candidate.loaded
+
+
+def begin_or_fail(settings: Settings) -> Begun:
+    """Choose the policy to start with, or end the command with what is wrong; the state folder is there."""
+    try:
+        begun = begin(VersionStore(settings.folder.policies), demands_of(settings), settings.policy, time.time)
+    except PolicyError as exc:
+        fail(f"policy: {exc}")
+    except OSError as exc:
+        fail(f"state_dir: {settings.folder.policies} cannot be used: {exc.strerror}.")
+    if begun.fault is not None:
+        loaded = begun.in_force.stable.loaded
+        words = f"Starting with the last good policy, {loaded.policy.name}@{loaded.digest[:12]}, since: {begun.fault}"
+        typer.secho(words, fg=typer.colors.RED, err=True)
+    return begun
 
 
 def refuse_missing_credentials(settings: Settings) -> None:

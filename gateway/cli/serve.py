@@ -6,23 +6,25 @@ import contextlib
 
 import typer
 
-from gateway.cli.checks import policy_in_force, prepare_state_folder, refuse_missing_credentials
+from gateway.cli.checks import begin_or_fail, prepare_state_folder, refuse_missing_credentials
 from gateway.cli.options import SettingsOption, fail, settings_or_fail
 from observability import TelemetrySettings, set_up
 from serving.listener import bind_tcp
-from serving.server import Ending, serve_until_signal
+from serving.server import Beside, Ending, serve_until_signal
 from serving.start import StartRefused, set_up_logging
 
 
 def serve(settings_file: SettingsOption = None) -> None:
     """Serve the gateway until a signal ends it; the runtimes are somebody else's to run."""
     settings = settings_or_fail(settings_file)
-    policy = policy_in_force(settings)
     refuse_missing_credentials(settings)
     set_up_logging()
     prepare_state_folder(settings)
+    begun = begin_or_fail(settings)
+    authenticated = bool(settings.auth.keys)
     try:
-        listener = bind_tcp(settings.listen.host, settings.listen.port, authenticated=bool(settings.auth.keys))
+        listener = bind_tcp(settings.listen.host, settings.listen.port, authenticated=authenticated)
+        admin = bind_tcp(settings.admin.host, settings.admin.port, authenticated=authenticated)
     except StartRefused as exc:
         fail(str(exc))
     tracing = TelemetrySettings(
@@ -33,10 +35,16 @@ def serve(settings_file: SettingsOption = None) -> None:
     )
     from gateway.app import create_app  # noqa: PLC0415  # a second of imports that no other command needs
 
-    with contextlib.closing(listener), set_up(tracing) as telemetry:
+    with contextlib.closing(listener), contextlib.closing(admin), set_up(tracing) as telemetry:
         try:
-            app = create_app(settings, policy, telemetry.tracer)
+            app = create_app(settings, begun, telemetry.tracer)
         except ValueError as exc:  # a credential or a key that cannot be read
             fail(str(exc))
-        serve_until_signal(app.asgi, listener, Ending(lambda: app.admission.drain(settings.timeouts.drain_s)))
+        serve_until_signal(
+            app.asgi,
+            listener,
+            Ending(lambda: app.admission.drain(settings.timeouts.drain_s)),
+            beside=Beside(app.admin, admin),
+            on_hangup=app.reload,
+        )
     raise typer.Exit(0)

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from gateway.child import ChildSpec
 from gateway.cli import banner
-from gateway.cli.checks import policy_in_force, prepare_state_folder, refuse_missing_credentials
+from gateway.cli.checks import begin_or_fail, prepare_state_folder, refuse_missing_credentials
 from gateway.cli.marked_lines import MarkedLines
 from gateway.cli.options import SettingsOption, base_url, fail, settings_or_fail
 from gateway.cli.runtimes import cloud_argv, edge_argv, gateway_argv
@@ -31,9 +31,9 @@ _PROBE_EVERY_S = 0.2
 def up(settings_file: SettingsOption = None) -> None:
     """Start the edge runtime, the cloud stand-in (where `cloud` is not a real one) and the gateway."""
     settings = settings_or_fail(settings_file)
-    policy_in_force(settings)
     refuse_missing_credentials(settings)
     prepare_state_folder(settings)
+    begin_or_fail(settings)
     wanted = [settings.edge.model] if settings.starts_edge else []
     wanted += [settings.cloud.model] if settings.stand_in_port is not None else []
     missing = [name for name in wanted if not (settings.folder.models / name / "manifest.json").is_file()]
@@ -49,7 +49,10 @@ def up(settings_file: SettingsOption = None) -> None:
 
 def _refuse_taken_ports(settings: Settings) -> None:
     """End the command if somebody listens where a program would: their answers would pass for its."""
-    wanted = [(settings.listen.host, settings.listen.port, "listen.port")]
+    wanted = [
+        (settings.listen.host, settings.listen.port, "listen.port"),
+        (settings.admin.host, settings.admin.port, "admin.port"),
+    ]
     if settings.stand_in_port is not None:
         wanted.append(("127.0.0.1", settings.stand_in_port, "targets.cloud.endpoints"))
     for host, port, field in wanted:

@@ -7,13 +7,14 @@ that it was made from, so that it can be made again, also by another policy.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from opentelemetry.trace import format_trace_id
 
 from gateway.answer import AnswerFacts
-from gateway.exchange import Attempt, Exchange
+from gateway.exchange import Attempt, Decided, Exchange
 from gateway.identity import Principal
 from routing_policies.signals.label import Component, Label
 from routing_policies.snapshot import TargetSnapshot
@@ -29,7 +30,7 @@ _COMPONENTS = ("declared", "key", "taint", "findings", "uninspected")
 def decision_record(exchange: Exchange) -> dict[str, Any]:
     """Return what was decided and why, as values that `orjson` writes; the request has been decided."""
     decided = exchange.decided
-    verdict, view, policy = decided.verdict, decided.view, decided.policy
+    verdict, view = decided.verdict, decided.view
     return {
         "kind": "decision",
         "version": VERSION,
@@ -48,7 +49,7 @@ def decision_record(exchange: Exchange) -> dict[str, Any]:
         "size": _size(view),
         "budget": _budget(view),
         "decided_after_ms": (decided.snapshot.now - view.deadline.received_at) * 1000,
-        "policy": {"name": policy.policy.name, "digest": policy.digest},
+        "policy": _policy(decided),
         "eligible": [{"target": e.target, "transform": e.transform} for e in verdict.eligible],
         "excluded": {target: _exclusion(exclusion) for target, exclusion in verdict.excluded.items()},
         "reason": verdict.reason,
@@ -65,12 +66,13 @@ def decision_record(exchange: Exchange) -> dict[str, Any]:
     }
 
 
-def outcome_record(exchange: Exchange, now: float) -> dict[str, Any]:
+def outcome_record(exchange: Exchange, now: float, shadow: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return how a request ended.
 
     Args:
         exchange: The request, settled: it has an outcome.
         now: Monotonic seconds at which it was over.
+        shadow: What a policy on trial would have decided.
     """
     duration_s = now - exchange.received_at
     answered = exchange.answered
@@ -82,6 +84,7 @@ def outcome_record(exchange: Exchange, now: float) -> dict[str, Any]:
         **_ids(exchange),
         "route": exchange.route,
         "tenant": exchange.principal.tenant.id if exchange.principal is not None else None,
+        "policy": _policy(exchange.decision) if exchange.decision is not None else None,
         "outcome": exchange.outcome,
         "error": exchange.error.code if exchange.error is not None else None,
         "target": answered.target if answered is not None else None,
@@ -91,6 +94,17 @@ def outcome_record(exchange: Exchange, now: float) -> dict[str, Any]:
         "finish_reason": facts.finish_reason if facts is not None else None,
         "tokens": _tokens(facts),
         "attempts": [_attempt(attempt, now) for attempt in exchange.attempts],
+        "shadow": shadow,
+    }
+
+
+def _policy(decided: Decided) -> dict[str, Any]:
+    policy = decided.policy
+    return {
+        "name": policy.policy.name,
+        "digest": policy.digest,
+        "version": decided.policy_version,
+        "arm": decided.arm,
     }
 
 

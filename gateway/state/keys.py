@@ -25,6 +25,7 @@ class Purpose(StrEnum):
     CACHE_SALT = "cache-salt"
     PSEUDONYM = "pseudonym"
     TAINT = "taint"
+    CANARY = "canary"
 
 
 class Keys:

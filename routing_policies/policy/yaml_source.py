@@ -129,7 +129,7 @@ class _Reader:
         for event in yaml.parse(text, Loader=yaml.BaseLoader):
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
-                bracketed = event.explicit and documents == 1  # more than one are refused below
+                bracketed = bool(event.explicit) and documents == 1  # more than one are refused below
             elif (
                 isinstance(event, yaml.DocumentEndEvent) and bracketed and not event.explicit and self.kind == "policy"
             ):

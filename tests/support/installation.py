@@ -105,10 +105,10 @@ def installed(state_dir: Path, models_dir: Path, extra: str = "") -> Iterator[In
     (state_dir / "models").symlink_to(models_dir)
     (state_dir / "keys").mkdir(mode=0o700)
     (state_dir / "keys" / "models").symlink_to(models_dir.parent / "keys" / "models")
-    gateway, cloud = free_port(), free_port()
+    gateway, admin, cloud = free_port(), free_port(), free_port()
     settings = state_dir / "tidegate.yaml"
     settings.write_text(
-        f"state_dir: {state_dir}\nlisten: {{port: {gateway}}}\n"
+        f"state_dir: {state_dir}\nlisten: {{port: {gateway}}}\nadmin: {{port: {admin}}}\n"
         f"targets: {{cloud: {{endpoints: ['http://127.0.0.1:{cloud}']}}}}\n{extra}",
         encoding="utf-8",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,9 +15,13 @@ import httpx
 import uvicorn
 
 from gateway.app import App, create_app
+from gateway.policies.holder import InForce, Version
+from gateway.policies.start import Begun, begin
+from gateway.policies.store import VersionStore
+from gateway.policies.wiring import demands_of
 from gateway.settings import Settings
 from observability import Telemetry, TelemetrySettings, set_up
-from routing_policies.policy.loader import LoadedPolicy, load_policy
+from routing_policies.policy.loader import LoadedPolicy
 from routing_policies.snapshot import Health
 from serving.http_protocol import BoundedHttpProtocol
 from tests.support.scripted_runtime import MODEL
@@ -67,7 +72,14 @@ async def running_gateway(
 ) -> AsyncIterator[RunningGateway]:
     """Serve until the block ends."""
     spans: Telemetry = set_up(telemetry or TelemetrySettings("gateway", settings.folder.traces, None))
-    app = create_app(settings, policy or load_policy(settings.policy), spans.tracer)
+    settings.folder.policies.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if policy is None:
+        begun = begin(VersionStore(settings.folder.policies), demands_of(settings), settings.policy, time.time)
+    else:
+        # It is in no file, so nobody looks for a change of one.
+        begun = Begun(InForce(Version(1, policy.digest, policy)))
+        settings = settings.model_copy(update={"rollout": settings.rollout.model_copy(update={"watch": False})})
+    app = create_app(settings, begun, spans.tracer)
     server = uvicorn.Server(
         uvicorn.Config(app.asgi, http=BoundedHttpProtocol, log_level="warning", access_log=False, lifespan="on")
     )

@@ -32,7 +32,8 @@ from gateway.exchange import Exchange
 from gateway.identity import Principal
 from gateway.measure import Measurer
 from gateway.pipeline import Pipeline
-from gateway.policies import PolicyHolder
+from gateway.policies.draw import Seeds
+from gateway.policies.holder import InForce, PolicyHolder, Version
 from gateway.reach_settings import TimeoutSettings
 from gateway.records.log import RecordLog
 from gateway.settings import TargetProtocol
@@ -200,7 +201,7 @@ class House:
 
     async def _drive(self, scenario: Scenario) -> list[str]:
         sent: list[Sent] = []
-        holder = PolicyHolder(self.policy(scenario.policy))
+        holder = PolicyHolder(stable(self.policy(scenario.policy)))
         self.conversations += 1
         tenant = Tenant(f"tenant-{self.conversations}")  # so that scenarios share no history
         taints = self.taints(scenario)
@@ -268,12 +269,16 @@ class House:
             dispatcher,
             tracer,
             clock=clock,
-            new_seed=lambda: 1,
+            seeds=Seeds(KEYS, lambda: 1),
         )
 
 
 def reload(holder: PolicyHolder, policy: LoadedPolicy) -> None:
-    holder._current = policy
+    holder.put(stable(policy))
+
+
+def stable(policy: LoadedPolicy) -> InForce:
+    return InForce(Version(1, policy.digest, policy))
 
 
 def body_of(scenario: Scenario) -> dict[str, Any]:

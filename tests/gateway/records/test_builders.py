@@ -84,7 +84,8 @@ def test_a_decision_says_who_may_answer_who_may_not_and_why() -> None:
     assert record["eligible"] == [{"target": "edge", "transform": "none"}]
     assert record["excluded"]["cloud"]["kind"] == "clearance"
     assert record["excluded"]["cloud"]["detail"]
-    assert record["policy"] == {"name": "balanced", "digest": exchange.decided.verdict.policy_digest}
+    digest = exchange.decided.verdict.policy_digest
+    assert record["policy"] == {"name": "balanced", "digest": digest, "version": 0, "arm": "stable"}
     assert record["digest"] == exchange.decided.verdict.digest
     assert record["reason"] == "only-eligible"
     assert record["rules"] == ["confidential-stays"]
