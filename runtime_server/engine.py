@@ -10,12 +10,14 @@ from typing import Protocol
 from inference_protocol.runtime_state import RuntimeState
 from inference_protocol.sampling import Sampling
 from inference_protocol.timings import Timings
+from runtime_server.structure.constraint import Constraint
 
 # A step that is still running so long after `Engine.stop` is left to itself.
 LONGEST_STEP_S = 10.0
 # What a caller is told, whichever engine it was.
 RUN_FAILED = "The model could not be run on this request."
 NOT_FINITE = "The model computed values that are not finite."
+NOTHING_ALLOWED = "The form that the answer must have leaves no token to go on with."
 
 
 class QueueFull(Exception):
@@ -41,8 +43,13 @@ class GenerationJob:
 
     Attributes:
         prompt: Token ids, at least one, all within the vocabulary.
-        max_tokens: Most tokens to generate, at least 1; prompt and this fit the window.
+        max_tokens: Most tokens to generate; prompt and this fit the window. 0 only where the prompt's own log
+            probabilities are wanted.
         stop_tokens: Ids that end the answer and are not part of it.
+        logprobs: How many of the likeliest tokens to tell beside each token, which then has its log probability; `None`
+            tells nothing.
+        prompt_logprobs: Whether to tell the same of the prompt's tokens.
+        constraint: The form that the answer must have, at its beginning; nobody else uses it.
         deadline: Event-loop seconds by which to stop with `LENGTH`, or `None`.
         cache_salt: Prefixes are shared only among equal salts.
         version: Digest of the model that the prompt was made for, where an engine serves more than one in its life.
@@ -53,6 +60,9 @@ class GenerationJob:
     max_tokens: int
     sampling: Sampling
     stop_tokens: frozenset[int]
+    logprobs: int | None = None
+    prompt_logprobs: bool = False
+    constraint: Constraint | None = None
     deadline: float | None = None
     cache_salt: str = ""
     version: str = ""
@@ -63,6 +73,20 @@ class GenerationJob:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """How likely the model found a token where it stands.
+
+    Attributes:
+        logprob: Natural logarithm of its probability.
+        top: The likeliest tokens at its place and theirs, likeliest first.
+    """
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TokenEvent:
     """Tokens that came out of one step, or the end.
 
@@ -70,11 +94,16 @@ class TokenEvent:
         tokens: New token ids, in order; empty only on the event that ends a generation without one.
         finish: Set on the last event.
         error: For `FinishReason.ERROR`: one sentence without content.
+        logprobs: Of these tokens, where the job asks for them.
+        prompt: Log probabilities of the prompt's next tokens, from its second on; where asked for, all of them have
+            come before the answer's first token.
     """
 
     tokens: tuple[int, ...] = ()
     finish: FinishReason | None = None
     error: str | None = None
+    logprobs: tuple[TokenLogprob, ...] = ()
+    prompt: tuple[TokenLogprob, ...] = ()
 
 
 class Generation(Protocol):

@@ -42,6 +42,8 @@ class BoundGraph:
             GraphRunFailed: What the slots hold from `lengths` on is undefined.
         """
         rows, count = ids.shape
+        if self._graph.prunes_logits and any(place != count - 1 for place in wanted):
+            raise GraphRunFailed("The graph gives the logits after the last token alone.")
         binding = self._binding(first, first + rows)
         totals = lengths + count
         names = self._config.inputs

@@ -16,7 +16,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from edge_runtime.generation.choosing import choose
+from edge_runtime.generation.choosing import Chooser
 from edge_runtime.generation.errors import GraphRunFailed
 from edge_runtime.generation.graph import Graph
 from edge_runtime.generation.occupancy import Occupancy
@@ -50,6 +50,7 @@ class Scheduler:
         self._occupancy = occupancy
         self._speed = speed
         self._clock = clock
+        self._choose = Chooser()
         self._waiting: deque[Request] = deque()
         self._reading: Request | None = None
         self._running: list[Request] = []  # the index is the slot
@@ -94,14 +95,14 @@ class Scheduler:
             _logger.warning("Reading a prompt failed: %s", error)
             return [self._end(request, _RUN_FAILED)]
         now = self._clock()
-        request.length += len(tokens)
+        request.read(len(tokens), logits)
         self._occupancy.read(len(tokens))
         if 2 * len(tokens) > self._chunk:
             self._speed.add_prefill(len(tokens), now - began)
         if request.unread:
             return []
         request.moments.prefilled = now
-        [event] = choose([request], logits[-1:], now + self._speed.decode_s(len(self._running) + 1))
+        [event] = self._choose([request], logits[-1:], now + self._speed.decode_s(len(self._running) + 1))
         if event.finish is None:
             self._join(request)
         return [self._settle(request, event)]
@@ -122,7 +123,7 @@ class Scheduler:
         next_token_at = now + self._speed.decode_s(len(rows))
         for row in rows:
             row.length += 1
-        events = choose(rows, logits, next_token_at)
+        events = self._choose(rows, logits, next_token_at)
         return [self._settle(row, event) for row, event in zip(rows, events, strict=True)]
 
     def _silent(self) -> list[Request]:

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_runtime.generation.sampler import NonFiniteLogits, Sampler
+from runtime_server.choosing.sampler import NonFiniteLogits, Sampler
 from inference_protocol.sampling import Sampling
 
 LOGITS = np.log(np.array([0.05, 0.4, 0.1, 0.25, 0.2], np.float32))
