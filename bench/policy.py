@@ -23,6 +23,18 @@ from tests.support.recorded_traffic import recorded_lines
 ROUNDS = 7
 DECISIONS = 400
 RECORDS = 40_000
+OPEN = """\
+apiVersion: tidegate/v1
+name: open
+targets:
+  edge: {kind: edge, clearance: restricted, quality: 0.6, price: {input: 0, output: 0}}
+  cloud:
+    kind: cloud
+    clearance: restricted
+    tags_allowed: [pii, phi, pci, secret]
+    quality: 1.0
+    price: {input: 0.10, output: 0.40}
+"""
 SOFT = (
     'client.save_data || client.metered || device.connectivity == "metered"',
     "target.waiting > 4 || client.battery_percent < 20 && !client.charging",
@@ -108,13 +120,13 @@ def replays(report: Report) -> None:
     candidate = load_policy("private-first")
     rounds = [RECORDS / seconds(lambda: simulate(candidate, lines)) for _ in range(5)]
     report.raw["replays_per_s"] = rounds
-    # Here most records are scored; there, most are refused or have one target left.
-    same = load_policy("balanced")
-    scored = [RECORDS / seconds(lambda: simulate(same, lines)) for _ in range(5)]
-    report.raw["replays_per_s_mostly_scored"] = scored
+    # Under a stricter one most are refused or have one target left; here every target that is up is scored.
+    open_to_all = read_text(OPEN, "bench-open")
+    scored = [RECORDS / seconds(lambda: simulate(open_to_all, lines)) for _ in range(5)]
+    report.raw["replays_per_s_scored"] = scored
     report.raw["record_bytes"] = sum(map(len, lines)) / RECORDS
     report.at_least("records replayed through a stricter candidate", statistics.median(rounds), 20_000, "1/s")
-    report.at_least("records replayed, most of them scored", statistics.median(scored), 20_000, "1/s")
+    report.at_least("records replayed, every target that is up scored", statistics.median(scored), 20_000, "1/s")
 
 
 def main() -> None:

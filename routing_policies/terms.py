@@ -51,12 +51,13 @@ def rate_targets(
 
 def _sum(known: Sequence[float | None], weights: Sequence[float], preferred: float) -> Terms:
     """Weigh terms in the order of `_TERMS`; what is not known is in the middle."""
+    missing: tuple[str, ...] = ()
+    if None in known:
+        missing = tuple([term for term, value in zip(_TERMS, known, strict=True) if value is None])
     terms = [UNKNOWN if value is None else value for value in known]
-    score = preferred + sum(map(operator.mul, weights, terms))
-    missing = tuple([term for term, value in zip(_TERMS, known, strict=True) if value is None]) if None in known else ()
+    score = round(preferred + sum(map(operator.mul, weights, terms)), _DECIMALS)
     deadline, exposure, fit, cost, energy, quality = terms
-    rounded = round(score, _DECIMALS)
-    return Terms(deadline, exposure, fit, cost, energy, quality, preferred, rounded, missing)
+    return Terms(deadline, exposure, fit, cost, energy, quality, preferred, score, missing)
 
 
 def _deadline(budget: Budget, prediction: Prediction | None) -> float | None:

@@ -213,7 +213,7 @@ def simulate(policy: LoadedPolicy, records: Iterable[bytes]) -> Simulation:
 
 
 def _shares(firsts: list[str]) -> dict[str, Estimate]:
-    found = {name: estimate([float(first == name) for first in firsts]) for name in dict.fromkeys(firsts)}
+    found = {name: estimate([1.0 if first == name else 0.0 for first in firsts]) for name in dict.fromkeys(firsts)}
     return {name: share for name, share in sorted(found.items()) if share is not None}
 
 
