@@ -24,6 +24,13 @@ _SENT_HEADERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     headers.DATA_TAGS: ("Tags of the data, separated by commas.", {"type": "string"}),
     headers.LATENCY_BUDGET_MS: ("Milliseconds until the whole answer is due.", _NUMBER_OF_MS),
     headers.TTFT_BUDGET_MS: ("Milliseconds until the first content is due.", _NUMBER_OF_MS),
+    headers.SAVE_DATA: ("A hint: `on` where the caller asks to save data.", {"type": "string"}),
+    headers.CLIENT_NETWORK: (
+        "A hint: what the caller is linked by, `;metered` where volume costs.",
+        {"type": "string"},
+    ),
+    headers.CLIENT_BATTERY: ("A hint: percent of the caller's battery, `;charging` on mains.", {"type": "string"}),
+    headers.EFFECTIVE_TYPE: ("A hint: how good the caller's link is, such as `3g`.", {"type": "string"}),
     headers.REQUEST_ID: ("The caller's own name for the request; kept in its record.", {"type": "string"}),
 }
 _ID_HEADER = {headers.REQUEST_ID: "The request's id here."}
