@@ -66,13 +66,31 @@ def _sentences(found: dict[str, Any]) -> list[str]:
     scores = found["scores"]
     label = found["label"]
     kinds = ", ".join(f"{kind} x{count}" for kind, count in label["counts"].items())
-    return [
+    lines = [
         found["because"],
         "",
         f"label   {label['class']}" + (f" ({kinds})" if kinds else ""),
         f"scores  latency {scores['latency']:.2f}   privacy {scores['privacy']:.2f}   size {scores['size']:.2f}",
         f"policy  {found['policy']['name']}",
     ]
+    told = {"client": _hints(found["client"]), "device": _device(found["device"])}
+    lines += [f"{who}  {', '.join(words)}" for who, words in told.items() if words]
+    return [*lines, *(f"note    {note}" for note in found["notes"])]
+
+
+def _hints(client: dict[str, Any]) -> list[str]:
+    """What the caller's device told of itself."""
+    words = [client[name] for name in ("network", "effective_type") if client[name] != "unknown"]
+    words += [word for name, word in (("metered", "metered"), ("save_data", "saves data")) if client[name]]
+    if client["battery_percent"] is not None:
+        words.append(f"battery {client['battery_percent']:g} %" + (" and charging" if client["charging"] else ""))
+    return words
+
+
+def _device(device: dict[str, Any]) -> list[str]:
+    """What is not as usual, or not known from elsewhere, of the device that decides."""
+    words = [device["connectivity"]] if device["connectivity"] != "online" else []
+    return [*words, *([f"{device['free_memory_mb']:.0f} MB free"] if device["free_memory_mb"] is not None else [])]
 
 
 def _targets(found: dict[str, Any]) -> Table:

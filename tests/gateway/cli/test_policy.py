@@ -205,3 +205,6 @@ def test_a_request_in_a_file_may_bring_hints_and_a_state_of_the_device() -> None
     assert found["device"] == {"connectivity": "metered", "free_memory_mb": None}
     assert found["targets"]["edge"]["waiting"] == 9
     assert found["notes"] == ["ect: could not be read, so the hint was left out"]
+    shown = run("explain", "cost-first", given=json.dumps(request)).stdout
+    for line in ("client  battery 5 %", "device  metered", "note    ect: could not be read, so the hint was left out"):
+        assert f"\n{line}\n" in shown
