@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
+import time
+from pathlib import Path
 
 from edge_runtime.generation.loading import EngineSettings
+from edge_runtime.measuring.device_profile import DeviceProfile
 from edge_runtime.residency.engine import ResidencyPolicy, ResidentEngine
 from runtime_server import serving
 from runtime_server.options import RuntimeOptions, argument_parser, at_least
@@ -17,6 +20,7 @@ def main() -> int:
     edge.add_argument("--slots", type=at_least(1), default=4, metavar="N", help="requests that run at once")
     edge.add_argument("--context", type=at_least(16), default=2048, metavar="N", help="most tokens of one request")
     edge.add_argument("--threads", type=at_least(1), metavar="N", help="threads of one run (default: its CPUs)")
+    edge.add_argument("--device-profile", type=Path, metavar="FILE", help="where to keep how fast the model is here")
     memory = parser.add_argument_group("memory")
     memory.add_argument(
         "--keep-alive-s",
@@ -45,7 +49,9 @@ def main() -> int:
     policy = ResidencyPolicy(
         keep_alive_s=arguments.keep_alive_s, unload_below_bytes=None if below is None else below << 20
     )
-    return serving.run("edge_runtime", lambda models: ResidentEngine(settings, models, policy), options)
+    path = arguments.device_profile
+    told = None if path is None else DeviceProfile(path, now=time.time).record_model
+    return serving.run("edge_runtime", lambda models: ResidentEngine(settings, models, policy, loaded=told), options)
 
 
 if __name__ == "__main__":

@@ -224,6 +224,8 @@ class EdgeRuntimeSettings(_Frozen):
     context: int = Field(default=2048, gt=0)
     threads: int | None = Field(default=None, gt=0)
     waiting_limit: int = Field(default=64, ge=0)
+    keep_alive_s: float | None = Field(default=None, ge=0)
+    unload_below_mib: int | None = Field(default=None, gt=0)
 
 
 class CloudRuntimeSettings(_Frozen):

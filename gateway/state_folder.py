@@ -47,6 +47,11 @@ class StateFolder:
         return self.root / "policies"
 
     @property
+    def device_profile(self) -> Path:
+        """How fast this machine was found to be."""
+        return self.root / "device.json"
+
+    @property
     def model_keys(self) -> Path:
         """Public keys of those whose models are trusted, and this machine's own pair."""
         return self.keys / "models"

@@ -59,7 +59,7 @@ class ResidentEngine:
         *,
         build: Callable[[EngineSettings], Engine] = SlotEngine,
         available: Callable[[], int | None] = available_bytes,
-        loaded: Callable[[RuntimeState], None] = lambda state: None,
+        loaded: Callable[[RuntimeState], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Build it; `start` loads the active version.
@@ -70,7 +70,7 @@ class ResidentEngine:
             policy: When a version is unloaded.
             build: Makes an engine.
             available: Bytes that this process may still take, or `None` where nobody tells.
-            loaded: Told the state of a version that was loaded.
+            loaded: Told the state of a version that was loaded, in a thread.
             clock: Seconds that agree with the event loop's.
         """
         self._settings = settings
@@ -188,7 +188,7 @@ class ResidentEngine:
             return
         self._models.add(new.digest, new.opened.chat)
         self._current, self._note = new, None
-        self._loaded(new.state())
+        await self._tell(new)
         _logger.info("Serving the version %s", new.opened.id[:12])
 
     async def _load_after(self, old: Resident, new: Resident) -> None:
@@ -252,4 +252,8 @@ class ResidentEngine:
         if resident.failure is not None:
             raise resident.failure
         self._models.add(resident.digest, resident.opened.chat)
-        self._loaded(resident.state())
+        await self._tell(resident)
+
+    async def _tell(self, resident: Resident) -> None:
+        if self._loaded is not None:
+            await asyncio.to_thread(self._loaded, resident.state())

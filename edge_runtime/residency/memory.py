@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_runtime.generation.genai_config import DecoderConfig, read_genai_config
+from edge_runtime.generation.genai_config import DecoderConfig, ModelConfig, read_genai_config
 from edge_runtime.generation.warm_up import CHUNKS
 from runtime_server.cpus import cgroup_folders
 
@@ -73,17 +73,29 @@ def memory_need(folder: Path, *, slots: int, context: int) -> MemoryNeed:
         ModelUnsupported: The folder does not describe a decoder.
     """
     config = read_genai_config(folder)
+    file = sum(path.stat().st_size for path in folder.iterdir() if path.suffix == ".data")
+    file = file or (folder / config.decoder.filename).stat().st_size  # a small graph holds its weights itself
+    return need_of(config, file, slots=slots, context=context)
+
+
+def need_of(config: ModelConfig, weights_bytes: int, *, slots: int, context: int) -> MemoryNeed:
+    """Return what a model of this description will take.
+
+    Args:
+        config: Its `genai_config.json`.
+        weights_bytes: Of its file of weights.
+        slots: Requests that run at once.
+        context: Most tokens of one slot; the model's own window caps it.
+    """
     decoder = config.decoder
     window = min(config.context_length, context)
     chunk = min(CHUNKS[-1], window)
-    file = sum(path.stat().st_size for path in folder.iterdir() if path.suffix == ".data")
-    file = file or (folder / decoder.filename).stat().st_size  # a small graph holds its weights itself
     graphs = 1 if decoder.prefill_filename is None else 2
     chooses = "logits_indices" in decoder.inputs.model_fields_set
     hidden = decoder.hidden_size or decoder.head_size * decoder.num_key_value_heads
     heads = decoder.num_attention_heads or decoder.num_key_value_heads
     return MemoryNeed(
-        weights=int(graphs * max(file, decoder.bytes_per_token or 0) * _WEIGHTS_GROWTH) + _SESSIONS_BYTES,
+        weights=int(graphs * max(weights_bytes, decoder.bytes_per_token or 0) * _WEIGHTS_GROWTH) + _SESSIONS_BYTES,
         cache=cache_bytes(decoder, slots=slots, window=window),
         logits=max(slots, 1 if chooses else chunk) * config.vocab_size * _FLOAT_BYTES,
         activations=chunk * (_LIVE_HIDDENS * hidden + heads * window) * _FLOAT_BYTES,

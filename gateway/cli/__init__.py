@@ -7,6 +7,7 @@ import typer
 from gateway.cli import models, policy
 from gateway.cli.ask import ask
 from gateway.cli.explain import explain
+from gateway.cli.measure import bench, fit
 from gateway.cli.runtime_commands import cloud, edge
 from gateway.cli.serve import serve
 from gateway.cli.trace import trace
@@ -21,10 +22,11 @@ def main() -> None:
         add_completion=False,
         pretty_exceptions_enable=False,  # a traceback with local variables would print prompts
     )
-    for command in (up, serve, ask, explain, trace):
+    for command in (up, serve, ask, explain, trace, bench):
         app.command()(command)
     app.add_typer(edge, name="edge")
     app.add_typer(cloud, name="cloud")
+    models.app.command()(fit)
     app.add_typer(models.app, name="models")
     app.add_typer(policy.app, name="policy")
     app()

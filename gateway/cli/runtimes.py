@@ -19,9 +19,16 @@ def edge_argv(settings: Settings) -> list[str]:
         *("--slots", str(own.slots)),
         *("--context", str(own.context)),
         *("--waiting-limit", str(own.waiting_limit)),
+        *("--device-profile", str(settings.folder.device_profile)),
         *_common(settings),
     ]
-    return argv if own.threads is None else [*argv, "--threads", str(own.threads)]
+    for option, value in (
+        ("--threads", own.threads),
+        ("--keep-alive-s", own.keep_alive_s),
+        ("--unload-below-mib", own.unload_below_mib),
+    ):
+        argv += [] if value is None else [option, str(value)]
+    return argv
 
 
 def cloud_argv(settings: Settings, port: int) -> list[str]:
