@@ -7,7 +7,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from gateway.settings import Settings
+from gateway.settings import Listen, Settings
 from gateway.settings_file import SettingsError, load_settings
 
 SettingsOption = Annotated[
@@ -34,7 +34,11 @@ def base_url(url: str | None, settings_file: Path | None) -> str:
     """Where the gateway listens."""
     if url is not None:
         return (url if "://" in url else f"http://{url}").rstrip("/").removesuffix("/v1")
-    listen = settings_or_fail(settings_file).listen
+    return listening_at(settings_or_fail(settings_file).listen)
+
+
+def listening_at(listen: Listen) -> str:
+    """The URL of an address of this gateway, as this machine reaches it."""
     host = "127.0.0.1" if listen.host in {"0.0.0.0", "::"} else listen.host  # noqa: S104  # compared, not bound
     return f"http://[{host}]:{listen.port}" if ":" in host else f"http://{host}:{listen.port}"
 

@@ -59,10 +59,10 @@ class Gate:
         """
         demands = self._demands if offer.signed else replace(self._demands, signed=False)
         candidate = examine(offer.document, demands, self._prover, self._wall())
-        if offer.once:
-            self._refuse_old(candidate)
         looser = loosenings(before, candidate.loaded)
-        refuse_cut_off(before, candidate.loaded, looser=bool(looser))
+        if offer.fresh:
+            self._refuse_old(candidate)
+            refuse_cut_off(before, candidate.loaded, looser=bool(looser))
         missing = NEEDED - len(candidate.people) if looser and self._demands.four_eyes and offer.signed else 0
         return Judged(candidate, self.version(candidate), looser, max(0, missing))
 

@@ -35,7 +35,8 @@ class Offer:
 
     Attributes:
         signed: Whether it must bear the signatures that this installation asks for.
-        once: Whether a bundle must be newer than all before it.
+        fresh: Whether it comes from outside to be acted on, and not from the versions that were kept: then a bundle
+            must be newer than all before it, and no text may look cut off.
     """
 
     document: Document
@@ -43,7 +44,7 @@ class Offer:
     place: Place
     placing: Placing
     signed: bool = True
-    once: bool = True
+    fresh: bool = True
 
 
 @dataclass(frozen=True, slots=True)

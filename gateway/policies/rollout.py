@@ -158,7 +158,7 @@ class Rollout:
             return replace(now, shadow=Shadow(version, percent))
 
         async with self._one_at_a_time:
-            offer = Offer(document, by, "shadow", place, signed=False, once=False)
+            offer = Offer(document, by, "shadow", place, signed=False, fresh=False)
             return await self._take(offer, self._taken_from_file)
 
     async def promote_canary(self, by: By) -> Change:
@@ -174,7 +174,7 @@ class Rollout:
                 raise InvalidRequest("There is no canary.")
             document = await asyncio.to_thread(self.store.document, canary.version.sha256)
             # It was signed, where that is asked, as it began beside the very policy that is stable now.
-            offer = Offer(document, by, "in_force", InForce.with_stable, signed=False, once=False)
+            offer = Offer(document, by, "in_force", InForce.with_stable, signed=False, fresh=False)
             return await self._take(offer, self._taken_from_file)
 
     async def end_canary(self, by: By) -> None:
@@ -216,7 +216,9 @@ class Rollout:
             known = ", ".join(str(each.number) for each in self.store.versions[-10:])
             raise InvalidRequest(f"There is no version {number}; there are {known}.", param="number")
         document = await asyncio.to_thread(self.store.document, entry.sha256)
-        return await self._take(Offer(document, by, "in_force", InForce.with_stable, once=False), self._taken_from_file)
+        return await self._take(
+            Offer(document, by, "in_force", InForce.with_stable, fresh=False), self._taken_from_file
+        )
 
     async def _take(self, offer: Offer, file_sha256: str | None) -> Change:
         try:
