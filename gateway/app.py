@@ -52,6 +52,7 @@ from gateway.settle import Settlement
 from gateway.state.keys import Keys, Purpose, load_keys
 from gateway.state.label_store import LabelStore, make_label_file
 from gateway.state.taint import Taints
+from gateway.tally import Tally
 from gateway.targets.connectivity import ConnectivityWatch
 from gateway.targets.poller import Poller
 from gateway.targets.registry import Targets
@@ -93,6 +94,7 @@ class _Rooms:
     records: RecordLog
     admission: InFlight
     connectivity: ConnectivityWatch
+    tally: Tally
 
     @asynccontextmanager
     async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
@@ -147,6 +149,7 @@ def create_app(
         RecordLog.from_settings(settings),
         InFlight(settings.limits.concurrent_requests, settings.limits.body_bytes_in_flight, clock=clock),
         connectivity,
+        Tally(),
     )
     pipeline = _pipeline(settings, rooms, keys, tracer, clock=clock, any_seed=lambda: draw.getrandbits(63))
     begin = ExchangeOpener(clock=clock, wall=wall, new_id=lambda: f"req-{draw.getrandbits(96):024x}")
@@ -157,7 +160,7 @@ def create_app(
         trust_inbound=settings.telemetry.trust_inbound_trace,
         quiet_paths=QUIET_PATHS,
     )
-    return App(asgi, _admin(settings, rooms), rooms.admission, rooms.targets, rollout, rooms.watch.ask)
+    return App(asgi, _admin(settings, rooms, clock), rooms.admission, rooms.targets, rollout, rooms.watch.ask)
 
 
 def _rollout(settings: Settings, begun: Begun, wall: Callable[[], float]) -> Rollout:
@@ -169,9 +172,9 @@ def _rollout(settings: Settings, begun: Begun, wall: Callable[[], float]) -> Rol
     return rollout
 
 
-def _admin(settings: Settings, rooms: _Rooms) -> AdminApp:
+def _admin(settings: Settings, rooms: _Rooms, clock: Callable[[], float]) -> AdminApp:
     """What operators reach: each room brings its own routes."""
-    views = Views(rooms.rollout, rooms.targets, rooms.admission)
+    views = Views(rooms.rollout, rooms.targets, rooms.connectivity, rooms.admission, rooms.tally, clock=clock)
     return AdminApp(Access(settings.auth), [*views.routes(), *PolicyCalls(rooms.rollout).routes()])
 
 
@@ -223,7 +226,7 @@ def _posts(
             read_body, max_bytes=settings.limits.body_bytes, timeout_s=settings.timeouts.body_s
         ),
         parse=chat_parser(settings.default_model, rooms.targets.public_models),
-        settlement=Settlement(rooms.targets, rooms.records, clock=clock),
+        settlement=Settlement(rooms.targets, rooms.records, rooms.tally, clock=clock),
     )
     return {
         paths.CHAT_COMPLETIONS: endpoint(Answering(pipeline, _stream_limits(settings))),

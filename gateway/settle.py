@@ -12,6 +12,7 @@ from gateway.exchange import Attempt, Decided, Exchange
 from gateway.policies.shadow import ShadowDesk
 from gateway.records.builders import outcome_record
 from gateway.records.log import RecordLog
+from gateway.tally import Tally
 from gateway.targets.registry import Targets
 from inference_protocol import telemetry_names as names
 from inference_protocol.errors import RecordFailed, UpstreamError
@@ -27,9 +28,10 @@ _STILL_AT_WORK = frozenset({Outcome.CLIENT_CLOSED, Outcome.DEADLINE_EXCEEDED, Ou
 class Settlement:
     """Ends attempts and spans, teaches the latency model, writes the outcome record."""
 
-    def __init__(self, targets: Targets, records: RecordLog, *, clock: Callable[[], float]) -> None:
+    def __init__(self, targets: Targets, records: RecordLog, tally: Tally, *, clock: Callable[[], float]) -> None:
         """Wire the rooms that are told; `clock` gives monotonic seconds."""
         self._targets = targets
+        self._tally = tally
         self._records = records
         self._clock = clock
         self._desk = ShadowDesk(clock)
@@ -44,6 +46,7 @@ class Settlement:
                 self._end_open(attempt, exchange, now)
             self._teach(attempt, exchange)
         self._mark_span(exchange, now)
+        self._tally.count(exchange)
         try:
             self._records.write(outcome_record(exchange, now, self._shadowed(exchange)))
         except RecordFailed as exc:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from gateway.admin import paths
@@ -10,18 +11,33 @@ from gateway.admin.policy_calls import as_json
 from gateway.policies.held import Held
 from gateway.policies.holder import Version
 from gateway.policies.rollout import Rollout
+from gateway.tally import Tally
+from gateway.targets.connectivity import ConnectivityWatch
 from gateway.targets.registry import Targets
+from gateway.targets.status import connectivity_status, targets_status
 from serving.in_flight import InFlight
 
 
 class Views:
     """Shows how the gateway stands."""
 
-    def __init__(self, rollout: Rollout, targets: Targets, admission: InFlight) -> None:
-        """Look at these rooms."""
+    def __init__(
+        self,
+        rollout: Rollout,
+        targets: Targets,
+        connectivity: ConnectivityWatch,
+        admission: InFlight,
+        tally: Tally,
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        """Look at these rooms; `clock` gives monotonic seconds."""
         self._rollout = rollout
         self._targets = targets
+        self._connectivity = connectivity
         self._admission = admission
+        self._tally = tally
+        self._clock = clock
 
     def routes(self) -> list[Route]:
         """The routes of these views."""
@@ -33,18 +49,17 @@ class Views:
 
     async def status(self, call: Call) -> dict[str, Any]:
         """The whole: what runs, what can answer, by which policy."""
+        now = self._clock()
         return {
-            "gateway": {"in_flight": self._admission.count, "draining": self._admission.draining},
-            "policy": _policy(self._rollout),
-            "targets": {
-                target.name: {
-                    "health": target.health.value,
-                    "detail": target.detail,
-                    "models": dict(target.settings.models),
-                    "provider": target.state.provider if target.state else None,
-                }
-                for target in self._targets
+            "gateway": {
+                "in_flight": self._admission.count,
+                "body_bytes": self._admission.bytes,
+                "draining": self._admission.draining,
             },
+            "policy": _policy(self._rollout),
+            "connectivity": connectivity_status(self._connectivity, now),
+            "targets": targets_status(self._targets, now),
+            "outcomes": self._tally.to_json(),
         }
 
     async def policy(self, call: Call) -> dict[str, Any]:

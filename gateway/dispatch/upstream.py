@@ -165,8 +165,8 @@ class UpstreamStream:
         chunk = self._usage_taken_out
         if chunk is None or not self._wants_usage or self._usage_shown:
             return []
-        envelope = {key: chunk[key] for key in ("id", "object", "created") if key in chunk}
-        own = {**envelope, "model": self._public_model, "choices": [], "usage": chunk["usage"]}
+        envelope: dict[str, Any] = {key: chunk[key] for key in ("id", "object", "created") if key in chunk}
+        own: dict[str, Any] = {**envelope, "model": self._public_model, "choices": [], "usage": chunk["usage"]}
         return [sse.encode_data(orjson.dumps(own))]
 
 

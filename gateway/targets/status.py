@@ -26,6 +26,7 @@ def _target(target: Target, now: float) -> dict[str, Any]:
         "health": standing.health,
         "detail": standing.detail,
         "back_in_s": _rounded(standing.back_in_s),
+        "models": dict(target.settings.models),
         "in_flight": target.in_flight,
         "waiting": target.pool.waiting,
         "max_waiting": target.settings.max_waiting,
