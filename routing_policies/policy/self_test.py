@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from inference_protocol.request import Needs
 from routing_policies.decide import decide
+from routing_policies.policy.examples import Expect, Given, GivenDevice, GivenTarget
 from routing_policies.policy.loader import LoadedPolicy
-from routing_policies.policy.model import Expect, Given, GivenDevice, GivenTarget
 from routing_policies.signals.deadline import Deadline
 from routing_policies.signals.hints import Hints
 from routing_policies.signals.label import NOTHING, Component, Finding, ScanResult, label_of

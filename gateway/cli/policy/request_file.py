@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, StrictStr
 from inference_protocol.openai_chat import parse_chat
 from inference_protocol.request import Task
 from inference_protocol.text_parts import UninspectableCause
+from routing_policies.policy.examples import GivenDevice, GivenTarget
 from routing_policies.policy.loader import LoadedPolicy
-from routing_policies.policy.model import ClassWord, GivenDevice, GivenTarget
+from routing_policies.policy.parts import ClassWord
 from routing_policies.signals.deadline import parse_deadline
 from routing_policies.signals.hints import parse_hints
 from routing_policies.signals.label import NOTHING, Finding, Label, ScanResult, label_of, parse_label_headers
