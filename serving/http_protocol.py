@@ -3,6 +3,9 @@
 A head may be so long and take so long; what cannot be read is answered in the shape of every other error. An offer to
 speak another protocol (`Upgrade: h2c`, which curl and Java's client make) is passed over, as RFC 9110 §7.8 allows, and
 the request is taken as the HTTP/1.1 that it is.
+
+Fields after a chunked body are refused: headers have been read by then, so that what such a field says of the request,
+its privacy class among it, would be passed over in silence.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     _head_bytes = 0
     _in_head = True
+    _has_trailers = False
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -50,6 +54,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         except httptools.HttpParserError:
             self._refuse(InvalidRequest("This is no HTTP request that can be read."))
             return
+        if self._has_trailers:
+            self._refuse(InvalidRequest("Fields after the body (trailers) are not read: send them in the head."))
+            return
         if self._in_head and self._head_bytes > MAX_HEAD_BYTES:
             self._refuse(HeadTooLarge(f"The head of the request is longer than {MAX_HEAD_BYTES} bytes."))
 
@@ -59,6 +66,13 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if not self._in_head:
             self._head_bytes = 0
             self._await_head()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a field of the head; any after the body ends the request."""
+        if self._in_head:
+            super().on_header(name, value)
+        else:
+            self._has_trailers = True
 
     def on_headers_complete(self) -> None:
         """The head is there; one that offers an upgrade comes again without the offer."""
@@ -70,7 +84,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """The body is there."""
-        if not self.parser.should_upgrade():
+        if not self.parser.should_upgrade() and not self._has_trailers:
             super().on_message_complete()
 
     def _go_on_without_upgrade(self, rest: bytes) -> None:

@@ -99,3 +99,15 @@ async def test_a_connection_serves_one_request_after_another() -> None:
                 await reader.readuntil(b"\r\n\r\n")
                 assert await reader.readexactly(len(body)) == body
         writer.close()
+
+
+@pytest.mark.parametrize("field", [b"x-data-class: restricted", b"x-anything: 1"])
+async def test_a_field_after_the_body_is_refused_before_anybody_has_seen_the_request(field: bytes) -> None:
+    head = b"POST /x HTTP/1.1\r\nhost: t\r\ntransfer-encoding: chunked\r\n\r\n"
+    body = b"5\r\nhello\r\n0\r\n"
+    async with served() as port:
+        for pieces in ((head + body + field + b"\r\n\r\n",), (head, body, field, b"\r\n\r\n")):
+            status, answer = await answer_to(port, *pieces)
+            assert status == 400
+            assert b"after the body" in answer
+        assert (await answer_to(port, head + body + b"\r\n"))[0] == 200
