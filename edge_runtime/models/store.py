@@ -39,7 +39,7 @@ class ModelStore:
         """
         self.root = root
         self.keys = root.parent / "keys" / "models"
-        self._dev = dev
+        self.dev = dev
 
     def names(self) -> list[str]:
         """Return the models that have a version."""
@@ -78,6 +78,17 @@ class ModelStore:
         why = "has no active version" if prefix is None else f"has {len(found) or 'no'} versions that begin so"
         raise NoSuchModel(f"`{reference}` {why}. There are: {', '.join(v.reference for v in versions)}.")
 
+    def vouchers(self, version: Version) -> list[str]:
+        """Return the names of the trusted keys that signed a version; there may be none where anything may run.
+
+        Raises:
+            ModelMissing: It is gone.
+            Untrusted: Nobody who is trusted signed it.
+        """
+        if self.dev:
+            return model_signature.signers(version.folder, model_signature.trusted_keys(self.keys))
+        return model_signature.require_signed(version.folder, self.keys)
+
     def publish(self, staged: Path, name: str | None = None) -> Version:
         """Make a version of a complete folder on the same file system; nothing is served by that alone.
 
@@ -115,8 +126,7 @@ class ModelStore:
             Untrusted: Nobody who is trusted signed it.
         """
         version.verify()
-        if not self._dev:
-            model_signature.require_signed(version.folder, self.keys)
+        self.vouchers(version)
         switch = self._switch(version.model)
         with self._changing():
             self._adopt(switch)
@@ -141,8 +151,7 @@ class ModelStore:
             raise NothingToRollBack(f"No earlier version of `{name}` is left to go back to.")
         version = standing[earlier[-1]]
         version.verify()
-        if not self._dev:
-            model_signature.require_signed(version.folder, self.keys)
+        self.vouchers(version)
         with self._changing():
             self._throw(switch, version.id)
             switch.remember(earlier[:-1])

@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 from typing import Annotated, NoReturn
 
-import orjson
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from gateway.cli.options import JsonOption, SettingsOption, settings_or_fail
+from gateway.cli import model_store
+from gateway.cli.options import SettingsOption, settings_or_fail
 
 app = typer.Typer(help="The models on this machine.", no_args_is_help=True)
+app.add_typer(model_store.app)
+app.add_typer(model_store.keys, name="keys")
 
 
 @app.command()
@@ -41,24 +41,6 @@ def import_model(
     options = [f"{option}={value}" for option, value in given.items() if value is not None]
     options += ["--force"] if force else []
     _become_the_build("import", *options, "--models-dir", str(models_dir), "--", str(source))
-
-
-@app.command(name="list")
-def list_models(as_json: JsonOption = False, settings_file: SettingsOption = None) -> None:
-    """List the models that are complete."""
-    models_dir = settings_or_fail(settings_file).folder.models
-    manifests = [orjson.loads(path.read_bytes()) for path in sorted(models_dir.glob("*/manifest.json"))]
-    if as_json:
-        typer.echo(orjson.dumps(manifests, option=orjson.OPT_INDENT_2).decode())
-        return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("name", "format", "window", "MB", "digest"):
-        table.add_column(column)
-    for manifest in manifests:
-        size = sum(file["size"] for file in manifest["files"].values()) / 1e6
-        row = (manifest["name"], manifest["format"], str(manifest["window"]), f"{size:.0f}", manifest["digest"][:12])
-        table.add_row(*row)
-    Console(highlight=False).print(table)
 
 
 def _become_the_build(*arguments: str) -> NoReturn:

