@@ -97,11 +97,14 @@ class Gate:
 
     def _refuse_old(self, candidate: Candidate) -> None:
         """An old bundle, whoever has signed it, may not come back by itself in the place of a newer one."""
-        highest = self._store.highest_bundle(candidate.loaded.policy.name)
-        if candidate.bundle_version is not None and candidate.bundle_version <= highest:
+        newest = self._store.newest_bundle(candidate.loaded.policy.name)
+        if newest is None or newest.bundle_version is None or candidate.bundle_version is None:
+            return
+        signed_again = (candidate.bundle_version, candidate.loaded.digest) == (newest.bundle_version, newest.digest)
+        if candidate.bundle_version <= newest.bundle_version and not signed_again:
             message = (
-                f"the bundle has version {candidate.bundle_version}, and version {highest} was in force already: make "
-                "one with a higher version, or go back with `tidegate policy activate`"
+                f"the bundle has version {candidate.bundle_version}, and version {newest.bundle_version} was in force "
+                "already: make one with a higher version, or go back with `tidegate policy activate`"
             )
             raise PolicyError(candidate.document.origin, 1, 1, message)
 

@@ -131,9 +131,10 @@ class VersionStore:
         known = self._latest.get(sha256)
         return known.number if known is not None else self._highest + 1
 
-    def highest_bundle(self, name: str) -> int:
-        """Return the highest version of a bundle of that name that was in force; 0 where there was none."""
-        return max((e.bundle_version or 0 for e in self.versions if e.name == name), default=0)
+    def newest_bundle(self, name: str) -> Entry | None:
+        """Return the entry of the bundle of that name with the highest version that was in force."""
+        bundles = [entry for entry in self.versions if entry.name == name and entry.bundle_version is not None]
+        return max(bundles, key=lambda entry: entry.bundle_version or 0, default=None)
 
     def keep(self, document: Document) -> None:
         """Keep a document, if it is not there.

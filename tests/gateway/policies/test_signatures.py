@@ -174,6 +174,17 @@ async def test_an_old_looser_bundle_does_not_come_back_by_itself(site: Site) -> 
     assert clearance(site.start(Demands(TARGETS, APPROVERS))) == "public", "nor at a restart"
 
 
+async def test_a_bundle_that_is_signed_once_more_is_no_older_one(site: Site) -> None:
+    rollout = site.start(Demands(TARGETS, APPROVERS))
+    for keys in ((), (ADA,), (ADA, BEN)):
+        site.file.write_bytes(bundle(policy("public"), *keys))
+        await rollout.reload(ME)
+
+    last = site.store.last_in_force
+    assert last is not None
+    assert last.people == ("ada", "ben")
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [
