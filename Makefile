@@ -15,7 +15,7 @@ INSTALLED := $(VENV)/.installed
 # Wheels only, so that an installation compiles nothing and runs no package's set-up code.
 PIP_INSTALL := $(BIN)/python -m pip install -qq --no-input --only-binary :all: --constraint constraints.txt
 
-.PHONY: help install run models test check format clean
+.PHONY: help install run models test check format soak clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {sub("%", "<name>", $$1); printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ format: $(INSTALLED) ## Format the code and sort its imports
 bench-%: models ## Measure one claim: the outcome goes to bench/results/<name>.json
 	@$(PIP_INSTALL) --no-build-isolation --editable '.[bench]'
 	@$(BIN)/python -m bench.$(subst -,_,$*) --output bench/results/$*.json
+
+soak: models ## Run 100,000 streams, some hung up on and some cut, and say what is left of them
+	@$(BIN)/python -m bench.soak --output bench/results/soak.json
 
 clean: ## Remove .venv and caches; models and records stay
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -39,7 +39,7 @@ def program(argv: list[str], port: int, core: int, log: Path, env: dict[str, str
     """Run a program on one core until the block ends."""
     with log.open("w", encoding="utf-8") as out:
         process = subprocess.Popen(
-            ["taskset", "-c", str(core), sys.executable, *argv],
+            ["taskset", "-c", str(core), *argv],
             stdout=out,
             stderr=out,
             env={**os.environ, **(env or {})},
@@ -53,7 +53,7 @@ def program(argv: list[str], port: int, core: int, log: Path, env: dict[str, str
 
 
 def _until_listening(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 180
     while time.monotonic() < end:
         if process.poll() is not None:
             raise RuntimeError(log.read_text(encoding="utf-8"))
@@ -140,7 +140,7 @@ def main() -> None:
         os.sched_setaffinity(0, {1 % (os.cpu_count() or 1)})
 
         def start(name: str, argv: list[str], port: int, core: int) -> int:
-            return stack.enter_context(program(argv, port, core, folder / f"{name}.log"))
+            return stack.enter_context(program([sys.executable, *argv], port, core, folder / f"{name}.log"))
 
         start("upstream", ["-m", "bench.parts.upstream", str(upstream), str(STREAM_CHUNKS)], upstream, 1)
         start("bare", ["-m", "bench.parts.bare_proxy", str(bare), str(upstream)], bare, 0)

@@ -1,10 +1,15 @@
-"""A target that answers at once, in one piece or in CHUNKS events: `python -m bench.parts.upstream PORT CHUNKS`."""
+"""A target that answers at once, in one piece or in CHUNKS events: `python -m bench.parts.upstream PORT CHUNKS [CUT]`.
+
+With CUT, the connection of every so-many-th stream is closed in its middle.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import sys
+from collections.abc import Iterator
 
 from inference_protocol.runtime_state import RuntimeState, RuntimeStatus, ServedModel
 
@@ -32,9 +37,10 @@ def _event(delta: dict[str, str], finish: str | None = None) -> bytes:
 class Upstream(asyncio.Protocol):
     """One connection."""
 
-    def __init__(self, chunks: int) -> None:
+    def __init__(self, chunks: int, cut: Iterator[bool]) -> None:
         self._buffer = b""
         self._chunks = chunks
+        self._cut = cut
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -65,7 +71,11 @@ class Upstream(asyncio.Protocol):
         head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
         self._transport.write(head)
         event = _event({"content": "word "})
-        for _ in range(self._chunks):
+        is_cut = next(self._cut)
+        for number in range(self._chunks):
+            if is_cut and number == self._chunks // 2:
+                self._transport.close()
+                return
             self._transport.write(f"{len(event):x}\r\n".encode() + event + b"\r\n")
             await asyncio.sleep(0)
         last = _event({}, "stop") + b"data: [DONE]\n\n"
@@ -73,8 +83,9 @@ class Upstream(asyncio.Protocol):
 
 
 async def main() -> None:
-    port, chunks = int(sys.argv[1]), int(sys.argv[2])
-    server = await asyncio.get_running_loop().create_server(lambda: Upstream(chunks), "127.0.0.1", port)
+    port, chunks, every = int(sys.argv[1]), int(sys.argv[2]), int((*sys.argv, "0")[3])
+    cut = (every > 0 and number % every == 0 for number in itertools.count(1))
+    server = await asyncio.get_running_loop().create_server(lambda: Upstream(chunks, cut), "127.0.0.1", port)
     await server.serve_forever()
 
 
