@@ -37,7 +37,7 @@ _ID_HEADER = {headers.REQUEST_ID: "The request's id here."}
 _DECISION_HEADERS = {
     **_ID_HEADER,
     headers.DECISION: "First digits of the digest of all that the decision was made from.",
-    headers.POLICY: "The policy's name and the first digits of its digest.",
+    headers.POLICY: "The policy's name, the first digits of its digest, its version, and whether it is on trial.",
     headers.LABEL: "The request's class, and the kinds of what was found in it.",
     headers.SCORES: "The request's three scores, 0 to 1.",
 }
