@@ -23,6 +23,7 @@ class ServedModel(BaseModel):
         id: The name it answers to.
         digest: sha256 over its files, hex.
         window: Most tokens of prompt and answer together in one slot.
+        prompt_logprobs: Whether log probabilities of prompts are among those.
         parameters: Which of `capability.FURTHER_PARAMETERS` it knows.
         tokenizer_digest: sha256 of `tokenizer.json`, hex: equal digests count tokens alike.
     """
@@ -37,6 +38,7 @@ class ServedModel(BaseModel):
     images: bool = False
     audio: bool = False
     logprobs: bool = False
+    prompt_logprobs: bool = False
     max_n: int = 1
     parameters: frozenset[str] = frozenset()
     tokenizer_digest: str | None = None

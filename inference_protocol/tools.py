@@ -100,4 +100,6 @@ def _tool(value: Any, index: int) -> Tool:
     parameters = function.get("parameters")
     if parameters is not None and not isinstance(parameters, dict):
         raise InvalidField(f"`{where}` must be a JSON schema, as an object.", param=where)
-    return Tool(name, parameters or _WITHOUT_PARAMETERS, value, where)
+    if parameters and parameters.get("type", "object") != "object":
+        raise InvalidField(f"`{where}.type` must be object: arguments have names.", param=f"{where}.type")
+    return Tool(name, {"type": "object", **parameters} if parameters else _WITHOUT_PARAMETERS, value, where)

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 from inference_protocol.errors import DeadlineExceeded, InternalError
 from inference_protocol.timings import Timings
-from runtime_server.engine import FinishReason, Generation, TokenEvent
+from runtime_server.engine import FinishReason, Generation, TokenEvent, TokenLogprob
 from runtime_server.text_stream import TextStream
 
 
 class GenerationCancelled(Exception):
     """The generation was cancelled before its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one step settled.
+
+    Attributes:
+        text: May be none.
+        logprobs: Of the tokens whose text has begun to come out by now, where asked for.
+        prompt: Log probabilities of the prompt's tokens from its second on, where asked for; they come first.
+    """
+
+    text: str = ""
+    logprobs: tuple[TokenLogprob, ...] = ()
+    prompt: tuple[TokenLogprob, ...] = ()
 
 
 class Answer:
@@ -35,6 +52,8 @@ class Answer:
         self._events: AsyncIterator[TokenEvent] = aiter(generation)
         self._text = text
         self._deadline = deadline
+        # Log probabilities of tokens of which nothing came out yet, with the place in the text where each begins.
+        self._held: deque[tuple[int, TokenLogprob]] = deque()
         self.completion_tokens = 0
         self.finish_reason: str | None = None
 
@@ -48,8 +67,8 @@ class Answer:
         """Prompt tokens that were in the cache already."""
         return self._generation.cached_tokens
 
-    async def next_text(self) -> str:
-        """Wait for the next step and return the text that it settled, which may be none; at the end, all that is left.
+    async def next(self) -> Piece:
+        """Wait for the next step and return what it settled; at the end, all that is left.
 
         Raises:
             DeadlineExceeded: The deadline passed before the first token came.
@@ -62,7 +81,7 @@ class Answer:
         if event.finish is FinishReason.ERROR:
             raise InternalError(f"The engine failed: {event.error or 'it does not say why'}")
         self.completion_tokens += len(event.tokens)
-        text = self._text.feed(event.tokens)
+        text = self._read(event)
         if self._text.stopped:
             self.finish_reason = FinishReason.STOP.value
             if event.finish is None:
@@ -70,7 +89,24 @@ class Answer:
         elif event.finish is not None:
             text += self._text.close()
             self.finish_reason = event.finish.value
-        return text
+        return Piece(text, self._settled(), event.prompt)
+
+    def _read(self, event: TokenEvent) -> str:
+        if not event.logprobs:
+            return self._text.feed(event.tokens)
+        texts: list[str] = []
+        for token, logprob in zip(event.tokens, event.logprobs, strict=True):
+            self._held.append((self._text.read, logprob))
+            texts.append(self._text.feed((token,)))
+        return "".join(texts)
+
+    def _settled(self) -> tuple[TokenLogprob, ...]:
+        """Return the log probabilities that can be told by now. Those of a stop string's tokens never can."""
+        found: list[TokenLogprob] = []
+        is_whole = self.finish_reason is not None and not self._text.stopped
+        while self._held and (is_whole or self._held[0][0] < self._text.given):
+            found.append(self._held.popleft()[1])
+        return tuple(found)
 
     async def _first_event(self) -> TokenEvent:
         try:

@@ -14,14 +14,16 @@ from starlette.routing import Route
 from inference_protocol import paths
 from observability import ServerSpanMiddleware, Telemetry
 from runtime_server.bearer_auth import BearerAuth
-from runtime_server.chat_endpoint import ChatEndpoint, ChatLimits
+from runtime_server.chat import Chat
 from runtime_server.chat_models import ChatModels
+from runtime_server.completion import Completion
+from runtime_server.generation_endpoint import GenerationEndpoint, RequestLimits
 from runtime_server.lifecycle import Lifecycle
 from runtime_server.reports import Reports
 from runtime_server.request_boundary import RequestBoundary, refuse_as_ours
 
 _PROBES = (paths.LIVE, paths.READY)
-_DEFAULT_LIMITS = ChatLimits()
+_DEFAULT_LIMITS = RequestLimits()
 
 
 def create_app(
@@ -30,7 +32,7 @@ def create_app(
     *,
     telemetry: Telemetry,
     token: str | None = None,
-    limits: ChatLimits = _DEFAULT_LIMITS,
+    limits: RequestLimits = _DEFAULT_LIMITS,
     clock_ns: Callable[[], int] = time.time_ns,
 ) -> Starlette:
     """Build the app. Its lifespan starts the engine, in the background, and stops it.
@@ -44,10 +46,14 @@ def create_app(
         clock_ns: Unix nanoseconds.
     """
     tracer = telemetry.tracer
-    chat = ChatEndpoint(lifecycle, models, limits, tracer=tracer, clock_ns=clock_ns)
+    chat, completion = (
+        GenerationEndpoint(task, lifecycle, models, limits, tracer=tracer, clock_ns=clock_ns)
+        for task in (Chat(), Completion())
+    )
     reports = Reports(lifecycle, started_s=clock_ns() // 1_000_000_000)
     routes = [
         Route(paths.CHAT_COMPLETIONS, chat, methods=["POST"]),
+        Route(paths.COMPLETIONS, completion, methods=["POST"]),
         Route(paths.MODELS, reports.models, methods=["GET"]),
         Route(paths.STATE, reports.state, methods=["GET"]),
         Route(paths.LIVE, reports.live, methods=["GET"]),

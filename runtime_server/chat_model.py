@@ -12,6 +12,7 @@ from runtime_server import model_folder
 from runtime_server.chat_template import ChatTemplate, TemplateUnusable
 from runtime_server.model_folder import ModelFolderUnusable
 from runtime_server.prompt import PromptEncoder
+from runtime_server.structure.compiler import GrammarCompiler
 from runtime_server.token_spelling import TokenSpelling, UnsupportedDecoder
 
 
@@ -24,12 +25,16 @@ class ChatModel:
         prompts: Messages to token ids.
         spelling: Token ids to bytes.
         stop_tokens: Ids that end an answer.
+        vocabulary: How many ids there are.
+        grammars: Forms of answers, in its tokens.
     """
 
     name: str
     prompts: PromptEncoder
     spelling: TokenSpelling
     stop_tokens: frozenset[int]
+    vocabulary: int
+    grammars: GrammarCompiler
 
 
 def load_chat_model(folder: Path, name: str) -> ChatModel:
@@ -58,4 +63,11 @@ def load_chat_model(folder: Path, name: str) -> ChatModel:
         stop_tokens |= {end}
     if not stop_tokens:
         raise ModelFolderUnusable(f"{folder} names no token that ends an answer: answers would never stop.")
-    return ChatModel(name, PromptEncoder(template, tokenizer), spelling, stop_tokens)
+    return ChatModel(
+        name,
+        PromptEncoder(template, tokenizer),
+        spelling,
+        stop_tokens,
+        vocabulary=max(tokenizer.get_vocab().values()) + 1,
+        grammars=GrammarCompiler(raw.decode(), stop_tokens),
+    )

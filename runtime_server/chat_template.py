@@ -11,10 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Never
 
 import jinja2
+from jinja2 import meta
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from inference_protocol.errors import InvalidField
+from runtime_server.tools import OPEN
 
 MAX_RENDERED_CHARS = 16 << 20
 # What an expression of a template can raise on messages that it was not written for.
@@ -50,14 +52,29 @@ class ChatTemplate:
         except jinja2.TemplateSyntaxError as exc:
             raise TemplateUnusable(f"The chat template, line {exc.lineno}: {exc.message}.") from None
         self._source = source
+        names = meta.find_undeclared_variables(environment.parse(source))
+        self._shows_tools = "tools" in names and OPEN in source
         self._special_tokens = dict(special_tokens)
 
-    def render(self, messages: Sequence[Mapping[str, Any]]) -> str:
+    @property
+    def shows_tools(self) -> bool:
+        """Whether it has a place for tools, and for calls in the form that answers are read in."""
+        return self._shows_tools
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] = (),
+        *,
+        opens_answer: bool = True,
+    ) -> str:
         """Write out a conversation, and the beginning of the assistant's turn.
 
         Args:
             messages: Each with a role and a content that is a string. `developer` renders as `system` in a template
                 that does not know the role.
+            tools: That the model may call, in a template that `shows_tools`.
+            opens_answer: Whether the assistant's turn is begun.
 
         Raises:
             InvalidField: The template does not take these messages.
@@ -68,7 +85,7 @@ class ChatTemplate:
         length = 0
         try:
             for piece in self._template.generate(
-                messages=messages, tools=None, add_generation_prompt=True, **self._special_tokens
+                messages=messages, tools=list(tools) or None, add_generation_prompt=opens_answer, **self._special_tokens
             ):
                 pieces.append(piece)
                 length += len(piece)

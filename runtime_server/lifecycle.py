@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 from inference_protocol.errors import Overloaded, Unavailable
 from inference_protocol.runtime_state import RuntimeState, RuntimeStatus
+from runtime_server.answer import GenerationCancelled, NothingToGenerate
 from runtime_server.engine import Engine, Generation, GenerationJob, NotReady, QueueFull
 from serving.in_flight import InFlight
 
@@ -16,6 +17,47 @@ _RETRY_AFTER_S = 1.0
 _LOOK_EVERY_S = 1.0
 
 _logger = logging.getLogger(__name__)
+
+
+class Admission:
+    """One request that was let in, and what is generated for it."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Begin with nothing."""
+        self._engine = engine
+        self._generations: list[Generation] = []
+        self._cancelled = False
+
+    def begin(self, job: GenerationJob) -> Generation:
+        """Hand a job to the engine.
+
+        Raises:
+            GenerationCancelled: The request was cancelled meanwhile.
+            Overloaded: The queue is full.
+            Unavailable: The model that the job is meant for is gone.
+        """
+        if self._cancelled:
+            raise GenerationCancelled
+        if job.max_tokens == 0 and not job.prompt_logprobs:
+            return NothingToGenerate()
+        try:
+            generation = self._engine.submit(job)
+        except QueueFull:
+            raise Overloaded("Every place in the queue is taken; try again.") from None
+        except NotReady:
+            raise Unavailable(
+                "The model was exchanged while the request was read; try again.",
+                retry_after_s=_RETRY_AFTER_S,
+                details={"reason": "rejected-not-ready"},
+            ) from None
+        self._generations.append(generation)
+        return generation
+
+    def cancel(self) -> None:
+        """End everything that is generated for the request."""
+        self._cancelled = True
+        for generation in self._generations:
+            generation.cancel()
 
 
 class Lifecycle:
@@ -26,7 +68,7 @@ class Lifecycle:
         self._engine = engine
         self._failure: str | None = None
         self._in_flight = InFlight()
-        self._running: list[Generation] = []
+        self._running: list[Admission] = []
         # Set once the engine could not start, or died afterwards: it is of no more use.
         self.failed = asyncio.Event()
 
@@ -69,32 +111,22 @@ class Lifecycle:
         return state
 
     @contextmanager
-    def admitted(self, job: GenerationJob) -> Iterator[Generation]:
-        """Hand a job to the engine; whatever happens in the block, at its end the generation has ended too.
+    def admitted(self) -> Iterator[Admission]:
+        """Let a request in; whatever happens in the block, at its end all that it had generated has ended too.
 
         Raises:
             Draining: The runtime is shutting down.
-            Overloaded: The queue is full.
             Unavailable: The model is not loaded.
         """
         self.refuse_unless_ready()
         with self._in_flight.place():
+            admission = Admission(self._engine)
+            self._running.append(admission)
             try:
-                generation = self._engine.submit(job)
-            except QueueFull:
-                raise Overloaded("Every place in the queue is taken; try again.") from None
-            except NotReady:
-                raise Unavailable(
-                    "The model was exchanged while the request was read; try again.",
-                    retry_after_s=_RETRY_AFTER_S,
-                    details={"reason": "rejected-not-ready"},
-                ) from None
-            self._running.append(generation)
-            try:
-                yield generation
+                yield admission
             finally:
-                generation.cancel()
-                self._running.remove(generation)
+                admission.cancel()
+                self._running.remove(admission)
 
     async def drain(self, timeout_s: float) -> None:
         """Take no new requests, let the running ones finish, and cancel those that have not within `timeout_s`."""
@@ -103,8 +135,8 @@ class Lifecycle:
 
     def cancel_running(self) -> None:
         """Cancel every generation."""
-        for generation in self._running:
-            generation.cancel()
+        for admission in self._running:
+            admission.cancel()
 
     async def _supervise(self) -> None:
         try:

@@ -13,12 +13,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from inference_protocol.capability import FURTHER_PARAMETERS
 from inference_protocol.runtime_state import ServedModel
 from observability.disk import sync
 
 FILE_NAME = "manifest.json"
 SIGNATURES_NAME = "signatures.json"
 ORIGIN_NAME = "origin.json"
+# Answers to one request: more of them than there are slots wait for each other.
+MAX_N = 16
 # What stands beside a model's files and is not among them: the manifest, who signed it, where this copy came from.
 _BESIDE = frozenset({FILE_NAME, SIGNATURES_NAME, ORIGIN_NAME})
 
@@ -110,18 +113,25 @@ class Manifest(BaseModel):
             raise ValueError("`digest` is not the digest of `files`")
         return self
 
-    def served_as(self, name: str, window: int) -> ServedModel:
-        """Return what a runtime tells of this model.
+    def served_as(self, name: str, window: int, *, prompt_logprobs: bool = True) -> ServedModel:
+        """Return what a runtime tells of this model: what the front and the engines can do, they can with each.
 
         Args:
             name: That it answers to.
             window: Most tokens of prompt and answer together in one slot, which may be less than the model's own.
+            prompt_logprobs: Whether the engine can tell those.
         """
         tokenizer = self.files.get("tokenizer.json")
         return ServedModel(
             id=name,
             digest=self.digest,
             window=window,
+            tools=True,
+            json_schema=True,
+            logprobs=True,
+            prompt_logprobs=prompt_logprobs,
+            max_n=MAX_N,
+            parameters=FURTHER_PARAMETERS,
             tokenizer_digest=tokenizer.sha256 if tokenizer else None,
         )
 

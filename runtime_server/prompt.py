@@ -18,7 +18,9 @@ from tokenizers import Tokenizer
 
 from inference_protocol.errors import CapabilityUnavailable, InvalidField
 from inference_protocol.strings import has_lone_surrogate
+from inference_protocol.tools import Tool
 from runtime_server.chat_template import ChatTemplate
+from runtime_server.tools.in_words import checked_calls, told_in_words
 
 
 class PromptEncoder:
@@ -42,11 +44,28 @@ class PromptEncoder:
         longest_first = sorted(self._as_text, key=len, reverse=True)
         self._special = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
-    def encode(self, messages: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+    def encode(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool] = ()) -> tuple[int, ...]:
         """Return the prompt for the assistant's next turn.
 
         Args:
             messages: As `inference_protocol.openai_chat` accepted them.
+            tools: That the model may call.
+
+        Raises:
+            InvalidField: The template does not take them, or they hold what is no Unicode text.
+            CapabilityUnavailable: A part of one is not text.
+        """
+        return self.render(messages, tools)[0]
+
+    def render(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool] = (), *, opens_answer: bool = True
+    ) -> tuple[tuple[int, ...], str]:
+        """Return the prompt and the text that it was encoded from.
+
+        Args:
+            messages: As `inference_protocol.openai_chat` accepted them.
+            tools: That the model may call.
+            opens_answer: Whether the assistant's next turn is begun.
 
         Raises:
             InvalidField: The template does not take them, or they hold what is no Unicode text.
@@ -59,18 +78,43 @@ class PromptEncoder:
             hidden.append(match[0])
             return f"{secret}:{len(hidden) - 1}:"
 
+        def mask(node: Any) -> Any:
+            return _map_strings(node, lambda text: self._special.sub(hide, text))
+
         texts = [{**message, "content": _text_of(message, at)} for at, message in enumerate(messages)]
-        rendered = self._template.render([_map_strings(m, lambda s: self._special.sub(hide, s)) for m in texts])
-        if has_lone_surrogate(rendered):
-            raise InvalidField("`messages` hold half of a surrogate pair, which is no text.", param="messages")
+        definitions = [tool.definition for tool in tools]
+        if self._template.shows_tools:
+            with_calls = [_with_read_calls(message, at) for at, message in enumerate(texts)]
+            rendered = self._template.render(mask(with_calls), mask(definitions), opens_answer=opens_answer)
+        else:
+            rendered = self._template.render(mask(told_in_words(texts, definitions)), opens_answer=opens_answer)
+        _refuse_surrogates(rendered, "messages")
         pieces = re.split(f"{secret}:([0-9]+):", rendered) if hidden else [rendered]
-        ids = self._encode(pieces[0])
+        ids, shown = self._encode(pieces[0]), [pieces[0]]
         for index, piece in zip(pieces[1::2], pieces[2::2], strict=True):
-            ids += self._as_text[hidden[int(index)]]
+            text = hidden[int(index)]
+            ids += self._as_text[text]
             ids += self._encode(piece)
+            shown += [text, piece]
         if not ids:
             raise InvalidField("`messages` come to an empty prompt.", param="messages")
-        return tuple(ids)
+        return tuple(ids), "".join(shown)
+
+    def encode_text(self, text: str, *, adds_special_tokens: bool = True) -> tuple[int, ...]:
+        """Return the tokens of a prompt that is all the caller's: control tokens in it are control.
+
+        Args:
+            text: The prompt.
+            adds_special_tokens: Whether those are put around it that the tokenizer puts around every text.
+
+        Raises:
+            InvalidField: It is no Unicode text, or comes to no token.
+        """
+        _refuse_surrogates(text, "prompt")
+        ids = tuple(self._tokenizer.encode(text, add_special_tokens=adds_special_tokens).ids)
+        if not ids:
+            raise InvalidField("`prompt` comes to no token.", param="prompt")
+        return ids
 
     def _encode(self, text: str) -> list[int]:
         # The template writes the tokens that begin a prompt itself; adding them here would double them.
@@ -91,11 +135,24 @@ def _text_of(message: Mapping[str, Any], at: int) -> str:
     return "\n".join(part["text"] for part in content)
 
 
+def _with_read_calls(message: Mapping[str, Any], at: int) -> Mapping[str, Any]:
+    """Return a message whose calls have their arguments as objects, which is what templates print."""
+    if not message.get("tool_calls"):
+        return message
+    calls = [{"type": "function", "function": call} for call in checked_calls(message, at)]
+    return {**message, "tool_calls": calls}
+
+
+def _refuse_surrogates(text: str, field: str) -> None:
+    if has_lone_surrogate(text):
+        raise InvalidField(f"`{field}` holds half of a surrogate pair, which is no text.", param=field)
+
+
 def _map_strings(node: Any, change: Callable[[str], str]) -> Any:
     if isinstance(node, str):
         return change(node)
     if isinstance(node, Mapping):
-        return {key: _map_strings(value, change) for key, value in node.items()}
+        return {change(key): _map_strings(value, change) for key, value in node.items()}
     if isinstance(node, list):
         return [_map_strings(item, change) for item in node]
     return node

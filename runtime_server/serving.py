@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 from observability import TelemetrySettings, set_up
 from runtime_server.app import create_app
-from runtime_server.chat_endpoint import ChatLimits
 from runtime_server.chat_model import load_chat_model
 from runtime_server.chat_models import ChatModels
 from runtime_server.engine import Engine
+from runtime_server.generation_endpoint import RequestLimits
 from runtime_server.lifecycle import Lifecycle
 from runtime_server.options import RuntimeOptions
 from serving.listener import Listener, bind_tcp, bind_unix
@@ -46,7 +46,7 @@ def run(service_name: str, build_engine: Callable[[ChatModels], Engine], options
     tracing = TelemetrySettings(service_name, options.trace_dir, options.otlp_endpoint)
     with contextlib.closing(listener), set_up(tracing) as telemetry:
         lifecycle = Lifecycle(engine)
-        limits = ChatLimits(default_max_tokens=options.default_max_tokens)
+        limits = RequestLimits(default_max_tokens=options.default_max_tokens)
         app = create_app(lifecycle, models, telemetry=telemetry, token=token, limits=limits)
         ending = Ending(
             drain=lambda: lifecycle.drain(options.drain_timeout_s),

@@ -142,8 +142,8 @@ class TransformersEngine:
         loop = asyncio.get_running_loop()
         stream, loaded = self._streams[request], self._loaded
 
-        def say(token: int) -> None:
-            loop.call_soon_threadsafe(stream.put, TokenEvent((token,)))
+        def say(event: TokenEvent) -> None:
+            loop.call_soon_threadsafe(stream.put, event)
 
         self._answering = loop.run_in_executor(self._worker, loaded.model.answer, request, loaded.speed, say)
         self._answering.add_done_callback(functools.partial(self._settle, request))

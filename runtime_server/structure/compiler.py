@@ -81,7 +81,7 @@ class GrammarCompiler:
             return found
         async with self._one_at_a_time:
             matcher = await asyncio.to_thread(self._compile, grammar.text)
-        if matcher.is_error():
+        if matcher.is_error() or matcher.is_stopped():
             raise InvalidField(f"`{grammar.field}` cannot be used: {_fault(matcher.get_error())}.", param=grammar.field)
         self._compiled[grammar.text] = matcher
         while len(self._compiled) > _MAX_CACHED:
@@ -91,7 +91,13 @@ class GrammarCompiler:
     def _compile(self, text: str) -> LLMatcher:
         if self._tokenizer is None:
             self._tokenizer = LLTokenizer(self._tokenizer_json, eos_token=self._end_tokens)
-        return LLMatcher(self._tokenizer, text, log_level=0, limits=_LIMITS)
+        matcher = LLMatcher(self._tokenizer, text, log_level=0, limits=_LIMITS)
+        if not matcher.is_error():
+            # A grammar that refers to nothing but itself is found out by its first step, which is also the slowest.
+            trial = matcher.deep_copy()
+            if not any(trial.compute_bitmask()) or trial.is_error():
+                return trial
+        return matcher
 
 
 def _fault(message: str) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from runtime_server.chat_endpoint import ChatLimits
 from runtime_server.engine import FinishReason
+from runtime_server.generation_endpoint import RequestLimits
 from runtime_server.prompt import PromptEncoder
 from tests.runtime_server.conftest import RunningRuntime, RuntimeFactory
 from tests.runtime_server.scripted_engine import MODEL, says
@@ -134,7 +134,7 @@ async def test_a_client_that_hangs_up_while_its_prompt_is_encoded_is_never_submi
     start_runtime: RuntimeFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoding, go_on = hold_encoding(monkeypatch)
-    async with start_runtime(limits=ChatLimits(inline_body_bytes=0)) as runtime:
+    async with start_runtime(limits=RequestLimits(inline_body_bytes=0)) as runtime:
         async with connection(runtime, stream=True):
             assert await asyncio.to_thread(encoding.wait, 5)
             assert (await runtime.client.get("/livez")).status_code == 200  # encoding does not hold up the loop
@@ -148,7 +148,7 @@ async def test_a_prompt_that_is_encoded_when_the_drain_begins_is_refused(
     start_runtime: RuntimeFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoding, go_on = hold_encoding(monkeypatch)
-    async with start_runtime(limits=ChatLimits(inline_body_bytes=0)) as runtime:
+    async with start_runtime(limits=RequestLimits(inline_body_bytes=0)) as runtime:
         asking = asyncio.create_task(runtime.ask())
         assert await asyncio.to_thread(encoding.wait, 5)
         await runtime.lifecycle.drain(5)
@@ -163,10 +163,10 @@ def hold_encoding(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, thr
     encoding, go_on = threading.Event(), threading.Event()
     real = PromptEncoder.encode
 
-    def held(self: PromptEncoder, messages: Any) -> tuple[int, ...]:
+    def held(self: PromptEncoder, *asked: Any) -> tuple[int, ...]:
         encoding.set()
         assert go_on.wait(5)
-        return real(self, messages)
+        return real(self, *asked)
 
     monkeypatch.setattr(PromptEncoder, "encode", held)
     return encoding, go_on

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from inference_protocol.errors import Unavailable
-from runtime_server.chat_endpoint import ChatLimits
 from runtime_server.engine import FinishReason
+from runtime_server.generation_endpoint import RequestLimits
 from tests.runtime_server.conftest import RunningRuntime, RuntimeFactory
 from tests.runtime_server.scripted_engine import MODEL, WINDOW, says
 
@@ -102,7 +102,8 @@ async def test_an_unknown_model_is_a_404_that_does_not_repeat_its_name(start_run
 @pytest.mark.parametrize(
     ("method", "path", "status", "code"),
     [
-        ("GET", "/v1/completions", 404, "not_found"),
+        ("GET", "/v1/embeddings", 404, "not_found"),
+        ("GET", "/v1/completions", 405, "method_not_allowed"),
         ("GET", "/v1/models/", 404, "not_found"),
         ("GET", CHAT, 405, "method_not_allowed"),
         ("POST", "/livez", 405, "method_not_allowed"),
@@ -122,7 +123,7 @@ async def test_a_body_over_the_limit_is_a_413_whether_announced_or_not(start_run
         for _ in range(40):
             yield b"x" * 1_000_000
 
-    async with start_runtime(limits=ChatLimits(body_bytes=1 << 20)) as runtime:
+    async with start_runtime(limits=RequestLimits(body_bytes=1 << 20)) as runtime:
         announced = await runtime.client.post(CHAT, content=b"x" * 40_000_000)
         chunked = await runtime.client.post(CHAT, content=in_chunks())
         exact = await runtime.client.post(CHAT, content=b" " * (1 << 20))
@@ -132,7 +133,7 @@ async def test_a_body_over_the_limit_is_a_413_whether_announced_or_not(start_run
 
 
 async def test_a_body_that_never_ends_is_given_up(start_runtime: RuntimeFactory) -> None:
-    async with start_runtime(limits=ChatLimits(body_timeout_s=0.05)) as runtime:
+    async with start_runtime(limits=RequestLimits(body_timeout_s=0.05)) as runtime:
         reader, writer = await asyncio.open_connection(*runtime.address)
         writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 99\r\n\r\n{")
         assert (await asyncio.wait_for(reader.read(), 5)).startswith(b"HTTP/1.1 408 ")  # and hangs up
@@ -179,7 +180,7 @@ async def test_a_prompt_beyond_the_window_is_refused_with_both_numbers(start_run
 async def test_the_output_cap_is_what_was_asked_for_within_the_window(
     start_runtime: RuntimeFactory, asked: int | None, got: Any
 ) -> None:
-    async with start_runtime(limits=ChatLimits(default_max_tokens=7)) as runtime:
+    async with start_runtime(limits=RequestLimits(default_max_tokens=7)) as runtime:
         runtime.engine.on_submit = says("hello", FinishReason.LENGTH)
         response = await runtime.ask(max_tokens=asked)
         job = runtime.engine.generations[0].job
