@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
+from typing import cast
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from inference_protocol.errors import HeadTooLarge, InvalidRequest, TidegateError
 from serving.answers import error_body
+from serving.joined_writes import JoinedWrites
 
 MAX_HEAD_BYTES = 64 << 10
 HEAD_TIMEOUT_S = 10.0
@@ -34,7 +36,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take a connection; its first head is due."""
-        super().connection_made(transport)  # type: ignore[arg-type]  # uvicorn narrows it to asyncio.Transport
+        # uvloop's transports are none of asyncio's by type.
+        joined = JoinedWrites(cast("asyncio.Transport", transport), self.loop)
+        super().connection_made(joined)  # type: ignore[arg-type]  # it stands for one
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
