@@ -85,7 +85,7 @@ def sign(folder: Path, key: PrivateKey) -> None:
     entries = (_Entry(key=s.key_id, ed25519=base64.b64encode(s.value).decode()) for s in signed.signatures)
     content = _Signatures(signatures=tuple(entries)).model_dump_json(indent=2) + "\n"
     # Beside the folder: whoever is killed here must leave no file in it that its manifest does not list.
-    part = folder.parent / f".{folder.name}.{SIGNATURES_NAME}"
+    part = folder.parent / f"{folder.name}.{SIGNATURES_NAME}.part"
     part.write_text(content, encoding="utf-8")
     sync(part)
     part.replace(folder / SIGNATURES_NAME)

@@ -90,6 +90,6 @@ def take_in(store: ModelStore, recipe: Recipe) -> None:
     store.adopt(recipe.name)
     built = find_built(store, recipe)
     if built is not None and not read_signed(built.folder).signatures:
-        sign(built.folder, own_key(store.keys))
+        store.sign(built, own_key(store.keys))
     if built is not None and store.active(recipe.name) is None:
         store.activate(built)

@@ -15,7 +15,6 @@ from edge_runtime.models.names import split_reference
 from edge_runtime.models.pulling import PullOptions, pull_model
 from edge_runtime.models.reports import describe, verify_version
 from edge_runtime.models.store import ModelStore
-from runtime_server.model_signature import sign
 from serving.signatures import PrivateKey
 
 _DAMAGED, _UNTRUSTED = 3, 4
@@ -116,11 +115,10 @@ def remove(store: ModelStore, asked: argparse.Namespace, out: Console) -> int:
 
 
 def sign_version(store: ModelStore, asked: argparse.Namespace, out: Console) -> int:
-    """Verify a version, or a model's folder elsewhere, and sign it, with this machine's key unless another is given."""
+    """Verify a version and sign it, with this machine's key unless another is given."""
     key = own_key(store.keys) if asked.key is None else PrivateKey.load(asked.key)
     version = store.find(asked.model)
-    version.verify()
-    sign(version.folder, key)
+    store.sign(version, key)
     out.print(f"{version.reference} is signed by the key {key.public.id}.", soft_wrap=True)
     return 0
 

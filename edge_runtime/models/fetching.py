@@ -94,7 +94,7 @@ class Fetcher:
         if repository.packaged:
             return self._packaged(lambda name: self.hub.remote(source.repo, repository.commit, name), origin)
         self.admission.bare()
-        require_space(self.downloads, sum(remote.size or 0 for remote in repository.files) + _SPARE_BYTES)
+        require_space(self.work.folder, sum(remote.size or 0 for remote in repository.files) + _SPARE_BYTES)
         folder = self.work.room(source.repo.partition("/")[2])
         hashes = {}
         for remote in repository.files:

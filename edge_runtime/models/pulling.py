@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -84,6 +85,8 @@ def pull_model(store: ModelStore, options: PullOptions, console: Console) -> Ver
             fetched = fetcher.fetch(source)
         version = _publish(store, work, options, fetched, vouched, console)
         shutil.rmtree(downloads, ignore_errors=True)
+        with contextlib.suppress(OSError):  # it is not there, or holds what other pulls will go on with
+            downloads.parent.rmdir()
     return store.activate(version) if options.activate else version
 
 
@@ -142,8 +145,8 @@ def _downloads(root: Path, source: str) -> Path:
         if kept.stat().st_mtime < oldest_s:
             shutil.rmtree(kept, ignore_errors=True)
     own = folder / hashlib.sha256(source.encode()).hexdigest()[:16]
-    own.mkdir(mode=0o700, parents=True, exist_ok=True)
-    os.utime(own)
+    if own.exists():
+        os.utime(own)
     return own
 
 

@@ -23,6 +23,7 @@ from observability.disk import sync
 from runtime_server import model_manifest, model_signature
 from runtime_server.model_lease import ModelLease, lock_manifest, take_lease
 from runtime_server.model_manifest import FILE_NAME
+from serving.signatures import PrivateKey
 
 _TRASH = ".trash"
 
@@ -88,6 +89,18 @@ class ModelStore:
         if self.dev:
             return model_signature.signers(version.folder, model_signature.trusted_keys(self.keys))
         return model_signature.require_signed(version.folder, self.keys)
+
+    def sign(self, version: Version, key: PrivateKey) -> None:
+        """Add a signature to a version, once every file of it was read.
+
+        Raises:
+            ModelMissing: It is gone.
+            ModelDamaged: A file is not what the manifest says.
+            Untrusted: The signatures that are there cannot be read.
+        """
+        version.verify()
+        with self._changing():
+            model_signature.sign(version.folder, key)
 
     def publish(self, staged: Path, name: str | None = None) -> Version:
         """Make a version of a complete folder on the same file system; nothing is served by that alone.

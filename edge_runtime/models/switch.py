@@ -57,6 +57,8 @@ class Switch:
 
     def repair(self) -> None:
         """Finish what a killed process began: a prepared link is thrown where the name stands for nothing."""
+        for part in self.versions.glob("*.part"):
+            part.unlink()
         prepared = self.versions / _PREPARED
         if not prepared.is_symlink():
             return
