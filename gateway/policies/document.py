@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from routing_policies.policy.errors import PolicyError, choice
-from routing_policies.policy.loader import builtin_names, read_policy
+from routing_policies.policy.loader import builtin_names, builtin_text
 from routing_policies.policy.yaml_source import MAX_BYTES
 
 # A bundle holds the policy as a JSON string, which can be twice as long, with what is signed about it.
@@ -63,8 +63,7 @@ def read_document(source: str) -> Document:
         PolicyError: It cannot be read.
     """
     if source in builtin_names():
-        loaded = read_policy(source)
-        return Document.of(loaded.origin, loaded.source.text.encode())
+        return Document.of(f"builtin:{source}", builtin_text(source).encode())
     try:
         with Path(source).open("rb") as file:
             return Document.of(source, file.read(MAX_DOCUMENT_BYTES + 1))

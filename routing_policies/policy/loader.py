@@ -27,7 +27,7 @@ from routing_policies.policy.yaml_source import MAX_BYTES, Source, read
 from routing_policies.signals.deadline import DeadlineDefaults
 from routing_policies.signals.label import LabelRules
 
-__all__ = ["LoadedPolicy", "builtin_names", "load_policy", "load_text", "read_policy", "read_text"]
+__all__ = ["LoadedPolicy", "builtin_names", "builtin_text", "load_policy", "load_text", "read_policy", "read_text"]
 
 _BUILTIN = "routing_policies.builtin"
 
@@ -36,6 +36,11 @@ def builtin_names() -> list[str]:
     """The names of the policies that come with Tidegate."""
     found = (entry.name for entry in resources.files(_BUILTIN).iterdir())
     return sorted(name.removesuffix(".yaml") for name in found if name.endswith(".yaml"))
+
+
+def builtin_text(name: str) -> str:
+    """The text of a policy that comes with Tidegate."""
+    return resources.files(_BUILTIN).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
 
 
 def load_policy(source: Path | str, prover: Prover | None = None) -> LoadedPolicy:
@@ -74,8 +79,7 @@ def read_policy(source: Path | str) -> LoadedPolicy:
         return read_text(_read_file(source), str(source))
     if source not in builtin_names():
         raise PolicyError(source, 1, 1, f"there is no built-in policy `{source}`{choice(source, builtin_names())}")
-    text = resources.files(_BUILTIN).joinpath(f"{source}.yaml").read_text(encoding="utf-8")
-    return read_text(text, f"builtin:{source}")
+    return read_text(builtin_text(source), f"builtin:{source}")
 
 
 def read_text(text: str, origin: str) -> LoadedPolicy:
