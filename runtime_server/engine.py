@@ -52,6 +52,7 @@ class GenerationJob:
         constraint: The form that the answer must have, at its beginning; nobody else uses it.
         deadline: Event-loop seconds by which to stop with `LENGTH`, or `None`.
         cache_salt: Prefixes are shared only among equal salts.
+        may_be_kept: Whether what the model made of the prompt may be written to the disk, for prompts that begin alike.
         version: Digest of the model that the prompt was made for, where an engine serves more than one in its life.
     """
 
@@ -65,6 +66,7 @@ class GenerationJob:
     constraint: Constraint | None = None
     deadline: float | None = None
     cache_salt: str = ""
+    may_be_kept: bool = False
     version: str = ""
 
     def is_late(self, when: float) -> bool:

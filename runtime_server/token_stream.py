@@ -13,7 +13,7 @@ class TokenStream:
     """A `runtime_server.engine.Generation`. It belongs to the event loop.
 
     Attributes:
-        cached_tokens: Prompt tokens that were in the cache already; 0 while no engine of ours keeps any.
+        cached_tokens: Prompt tokens that needed no reading.
     """
 
     def __init__(self, cancel: Callable[[], None], timings: Callable[[], Timings]) -> None:

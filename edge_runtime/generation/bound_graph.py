@@ -9,8 +9,9 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from edge_runtime.generation.errors import GraphRunFailed
+from edge_runtime.generation.errors import GraphInterrupted, GraphRunFailed
 from edge_runtime.generation.genai_config import ModelConfig
+from edge_runtime.generation.interruption import Interruption
 from edge_runtime.generation.kv_cache import KeyValueCache
 from edge_runtime.generation.loaded_graph import LoadedGraph
 
@@ -18,11 +19,14 @@ from edge_runtime.generation.loaded_graph import LoadedGraph
 class BoundGraph:
     """A graph whose past and present are a cache's own memory. For one thread only."""
 
-    def __init__(self, graph: LoadedGraph, config: ModelConfig, cache: KeyValueCache) -> None:
+    def __init__(
+        self, graph: LoadedGraph, config: ModelConfig, cache: KeyValueCache, interruption: Interruption
+    ) -> None:
         """Bind nothing yet: that is done for each run of slots when it is first used."""
         self._graph = graph
         self._config = config.decoder
         self._cache = cache
+        self._interruption = interruption
         self._vocabulary = config.vocab_size
         self._logits = np.empty(0, graph.logits_type)
         self._bindings: dict[tuple[int, int], ort.IOBinding] = {}
@@ -40,6 +44,7 @@ class BoundGraph:
 
         Raises:
             GraphRunFailed: What the slots hold from `lengths` on is undefined.
+            GraphInterrupted: As above, since the run was told to end.
         """
         rows, count = ids.shape
         if self._graph.prunes_logits and any(place != count - 1 for place in wanted):
@@ -57,8 +62,10 @@ class BoundGraph:
         logits = self._logits_buffer(rows, self._returned(count, len(wanted)))
         binding.bind_ortvalue_output(self._config.outputs.logits, ort.OrtValue.ortvalue_from_numpy(logits))
         try:
-            self._graph.session.run_with_iobinding(binding)
+            self._graph.session.run_with_iobinding(binding, self._interruption.options())
         except RuntimeError as error:  # what a run with bindings raises, whatever went wrong in it
+            if self._interruption.is_set:
+                raise GraphInterrupted from error
             raise GraphRunFailed(str(error)) from error
         if not self._graph.chooses_logits:
             logits = logits[:, [place - count for place in wanted]] if wanted else logits[:, :0]

@@ -16,13 +16,15 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from edge_runtime.generation.interruption import Interruption
 from edge_runtime.generation.loading import EngineSettings, LoadedModel, load
 from edge_runtime.generation.occupancy import Occupancy
 from edge_runtime.generation.request import Request
 from edge_runtime.generation.scheduler import News, Scheduler
+from inference_protocol.engine_steps import EngineStep
 from inference_protocol.runtime_state import RuntimeState, RuntimeStatus
 from runtime_server.engine import LONGEST_STEP_S, FinishReason, GenerationJob, NotReady, TokenEvent
 from runtime_server.moments import Moments
@@ -64,6 +66,8 @@ class SlotEngine:
         self._status = RuntimeStatus.STARTING
         self._detail: str | None = None
         self._loaded: LoadedModel | None = None
+        self._scheduler: Scheduler | None = None
+        self._interruption = Interruption()
         self._occupancy = Occupancy(settings.slots, settings.waiting_limit)
         self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         self._streams: dict[Request, TokenStream] = {}
@@ -88,6 +92,8 @@ class SlotEngine:
         """Cancel what runs, wait for the run in flight, free the model, and let go of its folder."""
         self._status, self._detail = RuntimeStatus.DRAINING, None
         self._commands.put(_Stop())
+        if self._loaded is not None:
+            self._interruption.set()
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join, LONGEST_STEP_S)
             if self._thread.is_alive():
@@ -131,6 +137,10 @@ class SlotEngine:
             detail=self._detail,
         )
 
+    def steps(self) -> Sequence[EngineStep]:
+        """Return what was done lately, oldest first. Safe from any thread."""
+        return () if self._scheduler is None else self._scheduler.steps
+
     # On the event loop.
 
     def _cancel(self, request: Request) -> None:
@@ -159,6 +169,7 @@ class SlotEngine:
             stream = self._streams.get(request)
             if stream is None:
                 continue
+            stream.cached_tokens = request.cached
             if event.finish is not None:
                 del self._streams[request]
             stream.put(event)
@@ -173,9 +184,13 @@ class SlotEngine:
                 loop.call_soon_threadsafe(self._deliver, news)
 
         try:
-            loaded, scheduler = load(self._settings, self._occupancy, self._clock)
+            loaded, scheduler = load(self._settings, self._occupancy, self._clock, self._interruption)
+            self._scheduler = scheduler
             loop.call_soon_threadsafe(self._become_ready, loaded, waiter)
-            self._serve(scheduler, post)
+            try:
+                self._serve(scheduler, post)
+            finally:
+                scheduler.close()
         except Exception as error:
             loop.call_soon_threadsafe(self._fail, error, waiter)
 

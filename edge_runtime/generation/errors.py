@@ -3,3 +3,7 @@
 
 class GraphRunFailed(Exception):
     """A run of the graph ended with an error. The message is ONNX Runtime's and may be long."""
+
+
+class GraphInterrupted(GraphRunFailed):
+    """A run was told to end, since the engine stops."""

@@ -9,25 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edge_runtime.generation.bound_graph import BoundGraph
 from edge_runtime.generation.genai_config import ModelConfig
+from edge_runtime.generation.interruption import Interruption
 from edge_runtime.generation.kv_cache import KeyValueCache
 from edge_runtime.generation.loaded_graph import load_graph
-from edge_runtime.generation.sampler import Logits
+from edge_runtime.generation.prefix_store import BlockShape
+from edge_runtime.generation.slots import Cells
+from runtime_server.choosing.sampler import Logits
 from runtime_server.model_manifest import ModelUnsupported
 
 # The places whose logits a step of decoding wants: it feeds one token to each row.
 _ONLY = (0,)
 
 
-class Graph(Protocol):
-    """What the scheduler needs of a model. Every method is for one thread only."""
+class Graph(Cells, Protocol):
+    """What the scheduler needs of a model. Every method is for one thread only.
 
-    slots: int
+    Attributes:
+        can_verify: Whether `verify` works: not where a graph returns the logits of its last token alone.
+    """
+
+    can_verify: bool
 
     def read(self, slot: int, tokens: Sequence[int], length: int, wanted: Sequence[int]) -> Logits:
         """Read tokens into a slot that holds `length` already.
@@ -54,24 +62,47 @@ class Graph(Protocol):
         """
         ...
 
-    def move(self, source: int, target: int, length: int) -> None:
-        """Copy the first `length` tokens of one slot over another."""
+    def verify(self, tokens: Sequence[int], length: int) -> Logits:
+        """Read tokens into slot 0 as decoding them one by one would; return the logits after each of them.
+
+        Raises:
+            GraphRunFailed: The slot's content from `length` on is undefined.
+        """
+        ...
+
+    def keys_and_values(self, slot: int, begin: int, end: int) -> NDArray[Any]:
+        """Return a copy of what some tokens of a slot left in the cache."""
+        ...
+
+    def put_keys_and_values(self, slot: int, begin: int, cells: NDArray[Any]) -> None:
+        """Put back what `keys_and_values` returned."""
         ...
 
 
 class DecoderGraph:
     """A `Graph` on ONNX Runtime's CPU provider."""
 
-    def __init__(self, folder: Path, config: ModelConfig, *, slots: int, window: int, threads: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        config: ModelConfig,
+        *,
+        slots: int,
+        window: int,
+        threads: int,
+        interruption: Interruption | None = None,
+    ) -> None:
         """Load the graph, or both, and reserve address space for the cache; memory is committed as tokens fill it.
 
         Raises:
             ModelUnsupported: A file is not a graph that this class can run.
         """
         self.slots = slots
+        interruption = interruption or Interruption()
         decoder = config.decoder
         decoding = load_graph(folder / decoder.filename, decoder, threads)
         self.provider = decoding.provider
+        self.can_verify = decoding.chooses_logits or not decoding.prunes_logits
         self._cache = KeyValueCache(
             layers=decoder.num_hidden_layers,
             slots=slots,
@@ -80,13 +111,16 @@ class DecoderGraph:
             head_size=decoder.head_size,
             dtype=decoding.cache_type,
         )
-        self._decoding = self._reading = BoundGraph(decoding, config, self._cache)
+        self.block_shape = BlockShape(
+            decoder.num_hidden_layers, decoder.num_key_value_heads, decoder.head_size, np.dtype(decoding.cache_type)
+        )
+        self._decoding = self._reading = BoundGraph(decoding, config, self._cache, interruption)
         if decoder.prefill_filename is not None:
             path = folder / decoder.prefill_filename
             reading = load_graph(path, decoder, threads)
             if reading.cache_type is not decoding.cache_type:
                 raise ModelUnsupported(f"{path} keeps another type of number in its cache than {decoder.filename}.")
-            self._reading = BoundGraph(reading, config, self._cache)
+            self._reading = BoundGraph(reading, config, self._cache, interruption)
 
     def prefill(self, slot: int, tokens: Sequence[int], length: int) -> Logits:
         """Read tokens as `read` does; return the logits after the last of them, `[vocabulary]`."""
@@ -103,5 +137,22 @@ class DecoderGraph:
         logits: Logits = self._decoding.run(0, ids, np.array(lengths, np.int64), _ONLY)[:, 0]
         return logits
 
-    def move(self, source: int, target: int, length: int) -> None:  # noqa: D102  # see `Graph`
+    def verify(self, tokens: Sequence[int], length: int) -> Logits:  # noqa: D102  # see `Graph`
+        ids = np.array([tokens], np.int64)
+        logits: Logits = self._decoding.run(0, ids, np.array([length], np.int64), range(len(tokens)))[0]
+        return logits
+
+    def copy(self, source: int, target: int, length: int) -> None:  # noqa: D102  # see `Cells`
         self._cache.copy(source, target, length)
+
+    def exchange(self, one: int, its_length: int, other: int, other_length: int) -> None:  # noqa: D102  # see `Cells`
+        self._cache.exchange(one, its_length, other, other_length)
+
+    def release(self, slot: int) -> None:  # noqa: D102  # see `Cells`
+        self._cache.release(slot)
+
+    def keys_and_values(self, slot: int, begin: int, end: int) -> NDArray[Any]:  # noqa: D102  # see `Graph`
+        return self._cache.read(slot, begin, end)
+
+    def put_keys_and_values(self, slot: int, begin: int, cells: NDArray[Any]) -> None:  # noqa: D102  # see `Graph`
+        self._cache.write(slot, begin, cells)

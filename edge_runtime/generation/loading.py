@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from edge_runtime.generation.drafting import Drafter
 from edge_runtime.generation.errors import GraphRunFailed
 from edge_runtime.generation.genai_config import read_genai_config
 from edge_runtime.generation.graph import DecoderGraph
+from edge_runtime.generation.interruption import Interruption
 from edge_runtime.generation.occupancy import Occupancy
+from edge_runtime.generation.prefix_store import BLOCK, BlockShape, PrefixStore
 from edge_runtime.generation.scheduler import Scheduler
 from edge_runtime.generation.warm_up import warm_up
 from inference_protocol.runtime_state import ServedModel
@@ -18,6 +22,8 @@ from runtime_server.model_admission import AdmittedModel, admit
 from runtime_server.model_lease import ModelLease
 from runtime_server.model_manifest import ModelUnsupported
 from runtime_server.speed_meter import SpeedMeter
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,10 @@ class EngineSettings:
         context: Most tokens of prompt and answer in one slot; the model's own window caps it.
         waiting_limit: Requests that may wait for a slot.
         threads: Threads of one run; `None` takes the CPUs this process may use.
+        kept_mib: Most memory for keys and values of prompts that have been answered, for those that begin alike.
+        prefix_folder: Where keys and values are kept on the disk; `None` keeps none.
+        prefix_mib: Most of them.
+        drafts: Whether to check drafts for a request that runs alone.
         trusted_keys: A folder of keys of which one must have signed the model; `None` does not look at signatures.
     """
 
@@ -41,6 +51,10 @@ class EngineSettings:
     waiting_limit: int = 16
     threads: int | None = None
     trusted_keys: Path | None = None
+    kept_mib: int = 64
+    prefix_folder: Path | None = None
+    prefix_mib: int = 512
+    drafts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +67,16 @@ class LoadedModel:
     speed: SpeedMeter
 
 
-def load(settings: EngineSettings, occupancy: Occupancy, clock: Callable[[], float]) -> tuple[LoadedModel, Scheduler]:
-    """Load the model. Only the thread that calls this may use the scheduler.
+def load(
+    settings: EngineSettings, occupancy: Occupancy, clock: Callable[[], float], interruption: Interruption
+) -> tuple[LoadedModel, Scheduler]:
+    """Load the model. Only the thread that calls this may use the scheduler, which that thread closes.
+
+    Args:
+        settings: What an operator chooses.
+        occupancy: Where requests are counted.
+        clock: Seconds.
+        interruption: Ends runs from another thread.
 
     Raises:
         ModelMissing: The folder holds no complete model.
@@ -64,25 +86,51 @@ def load(settings: EngineSettings, occupancy: Occupancy, clock: Callable[[], flo
     """
     admitted = admit(settings.folder, settings.trusted_keys)
     try:
-        return _load(admitted, settings, occupancy, clock)
+        return _load(admitted, settings, occupancy, clock, interruption)
     except BaseException:
         admitted.lease.release()
         raise
 
 
 def _load(
-    admitted: AdmittedModel, settings: EngineSettings, occupancy: Occupancy, clock: Callable[[], float]
+    admitted: AdmittedModel,
+    settings: EngineSettings,
+    occupancy: Occupancy,
+    clock: Callable[[], float],
+    interruption: Interruption,
 ) -> tuple[LoadedModel, Scheduler]:
     folder = admitted.folder
     config = read_genai_config(folder)
     window = min(config.context_length, settings.context)
     threads = settings.threads or usable_cpus()
-    graph = DecoderGraph(folder, config, slots=settings.slots, window=window, threads=threads)
+    graph = DecoderGraph(
+        folder, config, slots=settings.slots, window=window, threads=threads, interruption=interruption
+    )
     try:
         measured = warm_up(graph, window=window, clock=clock)
     except GraphRunFailed as error:
         raise ModelUnsupported(f"The graph in {folder} fails on its first run: {error}") from error
     speed = measured.speed
-    scheduler = Scheduler(graph, chunk=measured.chunk, occupancy=occupancy, speed=speed, clock=clock)
+    scheduler = Scheduler(
+        graph,
+        chunk=measured.chunk,
+        occupancy=occupancy,
+        speed=speed,
+        clock=clock,
+        kept_tokens=(settings.kept_mib << 20) * BLOCK // graph.block_shape.nbytes,
+        drafter=Drafter() if settings.drafts else None,
+        prefixes=_open_prefixes(settings, admitted.manifest.digest, graph.block_shape),
+    )
     served = admitted.manifest.served_as(settings.model_name, window)
     return LoadedModel(admitted.lease, served, graph.provider, speed), scheduler
+
+
+def _open_prefixes(settings: EngineSettings, digest: str, shape: BlockShape) -> PrefixStore | None:
+    folder = settings.prefix_folder
+    if folder is None:
+        return None
+    try:
+        return PrefixStore(folder, digest=digest, shape=shape, most_bytes=settings.prefix_mib << 20)
+    except OSError as error:  # it only saves time
+        _logger.warning("Prefixes are not kept in %s: %s", folder, error.strerror)
+        return None

@@ -25,6 +25,7 @@ class Request:
         length: Tokens, of the prompt and then of the answer, whose keys and values stand in the slot.
         said: Tokens of the answer so far.
         last_token: The newest of them, still to be fed to the model.
+        cached: Tokens of the prompt that needed no reading.
     """
 
     job: GenerationJob
@@ -33,6 +34,7 @@ class Request:
     length: int = 0
     said: int = 0
     last_token: int = 0
+    cached: int = 0
     chooser: RowChooser = field(init=False)
     _prompt_logprobs: list[TokenLogprob] = field(default_factory=list)
 
@@ -49,6 +51,11 @@ class Request:
         if self.job.prompt_logprobs:
             return range(count)
         return (count - 1,) if count == self.unread else ()
+
+    def reuse(self, count: int) -> None:
+        """Take note that the next `count` tokens of the prompt stand in the slot without having been read."""
+        self.length += count
+        self.cached += count
 
     def read(self, count: int, logits: Logits) -> None:
         """Take note that the next `count` tokens of the prompt stand in the slot.

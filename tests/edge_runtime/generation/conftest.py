@@ -89,6 +89,7 @@ class Bench:
     graph: DecoderGraph
     chunk: int = 8
     ms_per_prompt_token: float = 0.0
+    more: dict[str, object] = field(default_factory=dict)
     now: float = 100.0
     runs: list[tuple[object, ...]] = field(default_factory=list)
     said: dict[Request, list[int]] = field(default_factory=dict)
@@ -96,10 +97,16 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.slots = self.graph.slots
+        self.can_verify = self.graph.can_verify
         self.occupancy = Occupancy(self.slots, waiting_limit=1000)
         self.speed = SpeedMeter(prefill_tokens_per_s=100.0, ms_per_token={1: 1.0})
         self.scheduler = Scheduler(
-            self, chunk=self.chunk, occupancy=self.occupancy, speed=self.speed, clock=lambda: self.now
+            self,
+            chunk=self.chunk,
+            occupancy=self.occupancy,
+            speed=self.speed,
+            clock=lambda: self.now,
+            **self.more,
         )
 
     def add(self, job: GenerationJob) -> Request:
@@ -144,19 +151,45 @@ class Bench:
         self.now += 0.001
         return self.graph.decode(tokens, lengths)
 
-    def move(self, source, target, length):
-        self.runs.append(("move", source, target))
-        self.graph.move(source, target, length)
+    def verify(self, tokens, length):
+        self.runs.append(("verify", len(tokens)))
+        self.now += 0.001
+        return self.graph.verify(tokens, length)
+
+    def copy(self, source, target, length):
+        self.runs.append(("copy", source, target, length))
+        self.graph.copy(source, target, length)
+
+    def exchange(self, one, its_length, other, other_length):
+        self.runs.append(("exchange", one, other))
+        self.graph.exchange(one, its_length, other, other_length)
+
+    def release(self, slot):
+        self.runs.append(("release", slot))
+        self.graph.release(slot)
+
+    def keys_and_values(self, slot, begin, end):
+        return self.graph.keys_and_values(slot, begin, end)
+
+    def put_keys_and_values(self, slot, begin, cells):
+        self.graph.put_keys_and_values(slot, begin, cells)
 
 
 @pytest.fixture
 def bench(tiny_model: Callable[..., Path]) -> Callable[..., Bench]:
     """Return a maker of benches; what is not about the bench describes the graph."""
 
-    def make(slots: int = 3, chunk: int = 8, ms_per_prompt_token: float = 0.0, **shape: object) -> Bench:
-        folder = tiny_model(**shape)
+    def make(
+        name: str = "tiny",
+        slots: int = 3,
+        chunk: int = 8,
+        ms_per_prompt_token: float = 0.0,
+        **more: object,
+    ) -> Bench:
+        of_scheduler = {key: more.pop(key) for key in ("kept_tokens", "drafter", "prefixes") if key in more}
+        folder = tiny_model(name, **more)
         graph = DecoderGraph(folder, read_genai_config(folder), slots=slots, window=512, threads=1)
-        return Bench(graph, chunk, ms_per_prompt_token)
+        return Bench(graph, chunk, ms_per_prompt_token, of_scheduler)
 
     return make
 

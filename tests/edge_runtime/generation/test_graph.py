@@ -79,7 +79,7 @@ def test_a_moved_slot_goes_on_where_it_was(tiny_model):
     graph.prefill(0, PROMPTS[1], 0)
     expected = graph.decode([9], [8])[0].copy()
     graph.prefill(0, PROMPTS[0], 0)
-    graph.move(3, 0, 8)
+    graph.copy(3, 0, 8)
     np.testing.assert_array_equal(graph.decode([9], [8])[0], expected)
 
 
@@ -104,7 +104,7 @@ def test_memory_for_the_cache_is_committed_only_as_it_fills(tiny_model):
     for slot in range(64):
         graph.prefill(slot, list(range(60)), 0)
     graph.decode([1] * 64, [60] * 64)
-    graph.move(63, 0, 61)
+    graph.copy(63, 0, 61)
     assert resident_kb() - before < 40_000
 
 

@@ -30,7 +30,7 @@ def test_requests_that_come_and_go_at_any_time_say_what_each_says_alone(bench, j
             house.hear(house.scheduler.cancel(victim))
     assert len(house.ends) == 200
     assert len(aborted) == 40
-    assert any(kind == "move" for kind, *_ in house.runs)
+    assert any(kind == "exchange" for kind, *_ in house.runs)
     for request, said in house.said.items():
         expected = house.alone(request.job)
         if request in aborted:

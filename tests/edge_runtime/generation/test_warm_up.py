@@ -6,7 +6,7 @@ from edge_runtime.generation.warm_up import warm_up
 
 
 @pytest.mark.parametrize(
-    ("ms_per_token", "chunk"), [(0.1, 256), (1.9, 256), (2.0, 64), (7.7, 64), (7.9, 16), (1000.0, 16)]
+    ("ms_per_token", "chunk"), [(0.1, 128), (3.8, 128), (4.0, 64), (7.7, 64), (7.9, 16), (1000.0, 16)]
 )
 def test_a_chunk_is_as_large_as_running_requests_can_bear(bench, ms_per_token, chunk):
     house = bench(slots=1, ms_per_prompt_token=ms_per_token)
@@ -25,7 +25,7 @@ def test_a_slow_machine_is_not_made_to_read_large_chunks(bench):
 def test_prefill_and_some_batch_sizes_are_measured(bench, slots, sizes):
     house = bench(slots=slots)
     speed = warm_up(house, window=512, clock=lambda: house.now).speed
-    assert speed.prefill_tokens_per_s == pytest.approx(256 / 0.001)
+    assert speed.prefill_tokens_per_s == pytest.approx(128 / 0.001)
     assert speed.ms_per_token == pytest.approx(dict.fromkeys(sizes, 1.0))
 
 
@@ -39,7 +39,7 @@ def test_one_disturbed_run_does_not_count(bench):
         return house.now
 
     measured = warm_up(house, window=512, clock=clock)
-    assert (measured.chunk, measured.speed.prefill_tokens_per_s) == (256, pytest.approx(256 / 0.001))
+    assert (measured.chunk, measured.speed.prefill_tokens_per_s) == (128, pytest.approx(128 / 0.001))
     assert next(readings) > 15
 
 
