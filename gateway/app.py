@@ -21,7 +21,6 @@ from gateway.admin.app import AdminApp
 from gateway.admin.policy_calls import PolicyCalls
 from gateway.admin.views import Views
 from gateway.api.answering import Answering
-from gateway.api.chat import chat_parser
 from gateway.api.direct_routes import DirectRoutes
 from gateway.api.exchange_opener import ExchangeOpener
 from gateway.api.explain import Explaining
@@ -30,6 +29,7 @@ from gateway.api.health import LiveEndpoint, ReadyEndpoint
 from gateway.api.inference import InferenceEndpoint
 from gateway.api.models import ModelsEndpoint
 from gateway.api.openapi import OpenApiEndpoint
+from gateway.api.public_models import resolving
 from gateway.device import DeviceWatch
 from gateway.dispatch.dispatcher import Dispatcher
 from gateway.dispatch.outbound import Outbound
@@ -58,6 +58,8 @@ from gateway.targets.poller import Poller
 from gateway.targets.registry import Targets
 from gateway.targets.tokens import reference_tokenizer
 from inference_protocol import paths
+from inference_protocol.openai_chat import parse_chat
+from inference_protocol.openai_completion import parse_completion
 from observability import ServerSpanMiddleware
 from routing_policies.signals.scanner import build_scanner
 from serving.http_request import read_body
@@ -225,12 +227,17 @@ def _posts(
         read_body=functools.partial(
             read_body, max_bytes=settings.limits.body_bytes, timeout_s=settings.timeouts.body_s
         ),
-        parse=chat_parser(settings.default_model, rooms.targets.public_models),
         settlement=Settlement(rooms.targets, rooms.records, rooms.tally, clock=clock),
     )
+    chat, completion = (
+        resolving(parse, settings.default_model, rooms.targets.public_models)
+        for parse in (parse_chat, parse_completion)
+    )
+    answering = Answering(pipeline, _stream_limits(settings))
     return {
-        paths.CHAT_COMPLETIONS: endpoint(Answering(pipeline, _stream_limits(settings))),
-        paths.ROUTE_EXPLAIN: endpoint(Explaining(pipeline)),
+        paths.CHAT_COMPLETIONS: endpoint(answering, parse=chat),
+        paths.COMPLETIONS: endpoint(answering, parse=completion),
+        paths.ROUTE_EXPLAIN: endpoint(Explaining(pipeline), parse=chat),
     }
 
 

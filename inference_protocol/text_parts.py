@@ -70,13 +70,13 @@ _ENUM_VALUES: Mapping[str, frozenset[str]] = {
     "reasoning_effort": frozenset({"none", "minimal", "low", "medium", "high", "xhigh"}),
 }
 _KNOWN_KEYS = frozenset(
-    "arguments audio content data description detail encoding_format enum file file_data file_id filename format "
-    "frequency_penalty function function_call functions id image_url include_usage input input_audio items "
-    "json_schema logit_bias logprobs max_completion_tokens max_tokens messages metadata min_p modalities model n "
-    "name parallel_tool_calls parameters presence_penalty prompt properties reasoning_effort refusal "
-    "repetition_penalty required response_format role schema seed service_tier stop store stream stream_options "
-    "strict suffix temperature text tool_call_id tool_calls tool_choice tools top_k top_logprobs top_p type url "
-    "user".split()
+    "arguments audio best_of choice content data description detail echo encoding_format enum file file_data "
+    "file_id filename format frequency_penalty function function_call functions id image_url include_usage input "
+    "input_audio items json json_object json_schema logit_bias logprobs max_completion_tokens max_tokens messages "
+    "metadata min_p modalities model n name parallel_tool_calls parameters presence_penalty prompt properties "
+    "reasoning_effort refusal regex repetition_penalty required response_format role schema seed service_tier "
+    "stop store stream stream_options strict structured_outputs suffix temperature text tool_call_id tool_calls "
+    "tool_choice tools top_k top_logprobs top_p type url user".split()
 )
 # What stands under these keys is content, or points at content, that is no text; strings beside it still are.
 _CONTENT_ELSEWHERE: Mapping[str, UninspectableCause] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from gateway.api.chat import AUTO
+from gateway.api.public_models import AUTO
 from gateway.targets.registry import Targets
 from serving.answers import send_json
 

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from inference_protocol import errors, headers, paths
+from inference_protocol import errors, headers, openai_body, paths
 from serving.answers import send_json
 
 _LABELS = ["public", "internal", "confidential", "restricted"]
@@ -89,6 +89,7 @@ def openapi_document() -> dict[str, Any]:
         },
         "paths": {
             paths.CHAT_COMPLETIONS: {"post": _chat()},
+            paths.COMPLETIONS: {"post": _completion()},
             paths.ROUTE_EXPLAIN: {"post": _explain()},
             paths.MODELS: {"get": _get("The public model names, as OpenAI lists them.", "ModelList")},
             paths.LIVE: {"get": _get("Whether the process turns its loop.", "Status")},
@@ -100,33 +101,40 @@ def openapi_document() -> dict[str, Any]:
 
 
 def _chat() -> dict[str, Any]:
+    takes = _takes("ChatRequest", "Have a chat answered by the target that the policy chooses.")
+    return {**takes, "responses": _answers("ChatCompletion")}
+
+
+def _completion() -> dict[str, Any]:
+    takes = _takes("CompletionRequest", "Have prompts continued, as they stand, by the target that the policy chooses.")
+    return {**takes, "responses": _answers("Completion")}
+
+
+def _answers(schema: str) -> dict[str, Any]:
     content = {
-        "application/json": {"schema": _ref("ChatCompletion")},
+        "application/json": {"schema": _ref(schema)},
         "text/event-stream": {"schema": {"type": "string"}},
     }
     answer = {"description": "The answer, streamed where that was asked for.", "content": content}
-    return {
-        **_takes_chat("Have a chat answered by the target that the policy chooses."),
-        "responses": {"200": {**answer, "headers": _headers(_ANSWER_HEADERS)}, **_failures(_OF_ANSWERING)},
-    }
+    return {"200": {**answer, "headers": _headers(_ANSWER_HEADERS)}, **_failures(_OF_ANSWERING)}
 
 
 def _explain() -> dict[str, Any]:
     found = _json("Who would answer, why, and what was measured.", "Explanation")
     return {
-        **_takes_chat("Say what would be decided for a chat request, and send it nowhere."),
+        **_takes("ChatRequest", "Say what would be decided for a chat request, and send it nowhere."),
         "responses": {"200": {**found, "headers": _headers(_DECISION_HEADERS)}, **_failures(_OF_DECIDING)},
     }
 
 
-def _takes_chat(summary: str) -> dict[str, Any]:
+def _takes(schema: str, summary: str) -> dict[str, Any]:
     return {
         "summary": summary,
         "parameters": [
             {"name": name, "in": "header", "description": description, "schema": schema}
             for name, (description, schema) in _SENT_HEADERS.items()
         ],
-        "requestBody": {"required": True, "content": {"application/json": {"schema": _ref("ChatRequest")}}},
+        "requestBody": {"required": True, "content": {"application/json": {"schema": _ref(schema)}}},
     }
 
 
@@ -174,6 +182,31 @@ _TEXT_OR_NULL = {"type": ["string", "null"]}
 _TEXTS = {"type": "array", "items": _TEXT}
 _COUNT = {"type": "integer"}
 _MAPPING = {"type": "object"}
+_TOP_LOGPROBS = {"type": "integer", "minimum": 0, "maximum": openai_body.MAX_TOP_LOGPROBS}
+
+
+def _between(least: float, most: float) -> dict[str, Any]:
+    return {"type": "number", "minimum": least, "maximum": most}
+
+
+# What both kinds of request may say of how their answers are generated; `Sampling` reads them.
+_GENERATED: Mapping[str, Any] = {
+    "stream": {"type": "boolean"},
+    "stream_options": _MAPPING,
+    "max_tokens": {"type": "integer", "minimum": 0, "maximum": openai_body.MAX_OUTPUT_TOKENS},
+    "n": {"type": "integer", "minimum": 1, "maximum": openai_body.MAX_ANSWERS},
+    "stop": {"type": ["string", "array", "null"]},
+    "seed": {"type": ["integer", "null"]},
+    "temperature": _between(0, 2),
+    "top_p": _between(0, 1),
+    "top_k": {"type": "integer", "minimum": -1},
+    "min_p": _between(0, 1),
+    "repetition_penalty": _between(0.01, 2),
+    "presence_penalty": _between(-2, 2),
+    "frequency_penalty": _between(-2, 2),
+    "logit_bias": _MAPPING,
+    "structured_outputs": _MAPPING,
+}
 
 
 def _schemas() -> dict[str, Any]:
@@ -182,11 +215,25 @@ def _schemas() -> dict[str, Any]:
             "model messages",
             model={"type": "string", "description": "A name that `/v1/models` lists; `auto` is the default one."},
             messages={"type": "array", "minItems": 1, "items": _object("role", role=_TEXT, content={})},
-            stream={"type": "boolean"},
-            max_tokens=_COUNT,
             max_completion_tokens=_COUNT,
+            logprobs={"type": "boolean"},
+            top_logprobs=_TOP_LOGPROBS,
+            response_format=_MAPPING,
+            tools={"type": "array", "items": _MAPPING},
+            tool_choice={},
+            parallel_tool_calls={"type": "boolean"},
+            **_GENERATED,
+        ),
+        "CompletionRequest": _object(
+            "model prompt",
+            model={"type": "string", "description": "A name that `/v1/models` lists; `auto` is the default one."},
+            prompt={"description": "A text, several, the token ids of one, or those of several."},
+            echo={"type": "boolean"},
+            logprobs=_TOP_LOGPROBS,
+            **_GENERATED,
         ),
         "ChatCompletion": _object("choices", choices={"type": "array"}, model=_TEXT, usage=_MAPPING),
+        "Completion": _object("choices", choices={"type": "array"}, model=_TEXT, usage=_MAPPING),
         "Explanation": _explanation(),
         "ModelList": _object("object data", object=_TEXT, data={"type": "array", "items": _object("id", id=_TEXT)}),
         "Status": _object("status", status=_TEXT),

@@ -30,9 +30,10 @@ from inference_protocol.errors import (
 )
 from inference_protocol.json_body import splice
 from inference_protocol.openai_stream import chunk_facts
-from inference_protocol.request import InferenceRequest
+from inference_protocol.request import InferenceRequest, Task
 from inference_protocol.retry_after import read_retry_after_s
 
+_PATHS: Mapping[Task, str] = {Task.CHAT: paths.CHAT_COMPLETIONS, Task.COMPLETION: paths.COMPLETIONS}
 _MAX_ERROR_BYTES = 64 << 10  # of an error body; more is not read
 _ERROR_BODY_TIMEOUT_S = 1.0
 
@@ -118,7 +119,7 @@ async def _head(replica: Replica, plan: AttemptPlan, *, again: bool = False) -> 
     body: OutboundBody = plan.permit.body
     request = httpx.Request(
         "POST",
-        replica.url(paths.CHAT_COMPLETIONS),
+        replica.url(_PATHS[plan.request.task]),
         headers={**plan.headers, "content-length": str(len(body.content))},
         stream=httpx.ByteStream(body.content),  # spares httpx's own look at the content
         extensions={PERMIT: plan.permit},

@@ -18,7 +18,7 @@ from inference_protocol.conversation import conversation
 from inference_protocol.errors import EgressRefused
 from inference_protocol.json_body import parse_object
 from inference_protocol.json_strings import replace_strings, string_places
-from inference_protocol.request import InferenceRequest
+from inference_protocol.request import InferenceRequest, Task
 from inference_protocol.text_parts import UninspectableCause
 from routing_policies.signals.label import Finding, is_spoken
 from routing_policies.signals.scanner import Scanner
@@ -153,6 +153,8 @@ def _with_tokens(text: str, values: Sequence[_Value], tokens: Mapping[tuple[str,
 
 def _first_turn(request: InferenceRequest) -> bytes:
     """What identifies the conversation: its first turn that is no instruction, since those may carry today's date."""
+    if request.task is Task.COMPLETION:  # each stands alone: another prompt has other tokens
+        return json.dumps(request.tree["prompt"]).encode()
     turns = conversation(request.tree)
     first = next((turn for turn in turns if turn.role != "system"), None)
     return b"" if first is None else first.text.encode("utf-8", "surrogatepass")

@@ -21,7 +21,7 @@ _TAG = re.compile(r"[a-z0-9_-]{1,32}")
 # Text that a model reads as text. Elsewhere a value may be a key, a name, an address: a token would change its meaning.
 _SPOKEN = re.compile(
     r"messages\[\d+\]\.(?:content(?:\[\d+\]\.text)?|reasoning(?:_content)?|refusal|"
-    r"(?:tool_calls\[\d+\]\.function|function_call)\.arguments)"
+    r"(?:tool_calls\[\d+\]\.function|function_call)\.arguments)|prompt(?:\[\d+\])?"
 )
 
 

@@ -27,7 +27,7 @@ async def test_what_it_raises_arrives_from_a_thread_as_from_the_loop() -> None:
 @pytest.mark.parametrize(
     "step",
     [
-        "gateway.api.chat.parse_chat",
+        "gateway.app.parse_chat",
         "gateway.measure.measure",
         "gateway.state.taint.conversation",
         "gateway.egress.body.splice",
