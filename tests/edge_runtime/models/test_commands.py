@@ -1,0 +1,104 @@
+"""`tidegate models ...` as a person uses it: processes, exit codes, JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from edge_runtime.generation.engine import SlotEngine
+from edge_runtime.generation.loading import EngineSettings
+from edge_runtime.models.store import ModelStore
+from runtime_server.model_signature import Untrusted, sign
+from serving.signatures import PrivateKey
+from tests.edge_runtime.models.conftest import Publish, write_model
+
+PATIENCE_S = 60.0
+
+
+def tidegate(state_dir: Path, *arguments: object, **environment: str) -> tuple[int, str]:
+    return run("gateway.cli", "models", *arguments, TIDEGATE_STATE_DIR=str(state_dir), **environment)
+
+
+def models(store: ModelStore, *arguments: object) -> tuple[int, str]:
+    """What `tidegate models` becomes; half the time to start."""
+    return run("edge_runtime.models", "--models-dir", store.root, *arguments)
+
+
+def run(module: str, *arguments: object, **environment: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", module, *map(str, arguments)],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_publisher_s_model_comes_is_trusted_replaced_and_brought_back(tmp_path: Path) -> None:
+    key, state = tmp_path / "acme.pem", tmp_path / "state"
+    store = ModelStore(state / "models")
+    status, said = models(store, "keys-new", key)
+    assert (status, key.stat().st_mode & 0o777) == (0, 0o600)
+    public = said.strip().splitlines()[-1]
+    first, second = (write_model(tmp_path / each, content=b"\x08" + each.encode()) for each in ("one", "two"))
+    for folder in (first, second):
+        sign(folder, PrivateKey.load(key))
+
+    status, said = tidegate(state, "pull", f"file:{first}")
+    assert (status, "keys add" in said) == (4, True)
+    assert tidegate(state, "keys", "add", "acme", public)[0] == 0
+    assert tidegate(state, "pull", f"file:{first}")[0] == 0
+    status, said = tidegate(state, "pull", f"file:{second}", "--no-activate")
+    assert (status, "not active" in said) == (0, True)
+    rows = json.loads(models(store, "list", "--json")[1])
+    assert [(row["active"], row["signed_by"]) for row in rows] == [(True, ["acme"]), (False, ["acme"])]
+    assert tidegate(state, "activate", rows[1]["version"])[0] == 0
+    assert models(store, "remove", "tiny")[0] == 1
+    assert rows[0]["version"] in tidegate(state, "rollback", "tiny")[1]
+    assert models(store, "remove", rows[1]["version"])[0] == 0
+    assert json.loads(models(store, "show", "tiny", "--json")[1])["origin"] == {"pulled": f"file:{first}"}
+    assert tidegate(state, "remove", "tiny", "--all")[0] == 0
+    assert json.loads(tidegate(state, "list", "--json")[1]) == []
+
+
+def test_verify_tells_damage_from_a_missing_signature_by_its_exit_status(store: ModelStore, publish: Publish) -> None:
+    sound = store.activate(publish(b"one"))
+    status, said = models(store, "verify")
+    assert (status, f"{sound.reference}: sound, signed by this-box" in said) == (0, True)
+    unsigned = publish(b"two", signed=False)
+    status, said = models(store, "verify", "--json")
+    reports = {report["id"]: report for report in json.loads(said)}
+    assert (status, reports[sound.id]["signature_fault"]) == (4, None)
+    assert "signed by nobody" in reports[unsigned.id]["signature_fault"]
+    for name in ("model.onnx", "tokenizer.json"):
+        (sound.folder / name).write_bytes(b"?" * (sound.folder / name).stat().st_size)
+    status, said = models(store, "verify", "tiny")
+    assert (status, said.count("is not what its manifest says")) == (3, 2)
+    assert models(store, "verify", "other")[0] == 1
+
+
+def test_whoever_signs_a_version_vouches_for_it(store: ModelStore, publish: Publish, tmp_path: Path) -> None:
+    version = publish(b"one", signed=False)
+    assert models(store, "activate", version.reference)[0] == 4
+    assert tidegate(tmp_path, "activate", version.reference, TIDEGATE_MODELS__SIGNATURES="dev")[0] == 0
+    assert models(store, "sign", version.reference)[0] == 0
+    assert store.vouchers(version) == ["this-box"]
+    assert tidegate(tmp_path, "keys", "remove", "this-box")[0] == 0
+    assert models(store, "activate", version.reference)[0] == 4
+
+
+async def test_the_engine_loads_nothing_that_no_trusted_key_signed(store: ModelStore, publish: Publish) -> None:
+    version = publish(b"one", signed=False)
+    engine = SlotEngine(EngineSettings(version.folder, "tiny", trusted_keys=store.keys))
+    with pytest.raises(Untrusted, match="keys add"):
+        await engine.start()
+    await engine.stop()
+    store.remove(version)  # it is not held either
