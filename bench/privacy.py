@@ -27,7 +27,7 @@ from bench.parts.recording_target import RecordingTarget, recording_target
 from bench.parts.report import Report
 from bench.parts.upstream import MODEL
 from gateway.answer import AnswerFacts, BufferedAnswer
-from gateway.dispatch.restored import restored
+from gateway.dispatch.rewritten import restored
 from gateway.egress.pseudonyms import Pseudonymizer
 from gateway.state.keys import Keys
 from inference_protocol.openai_chat import parse_chat

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Protocol
 
@@ -16,15 +17,17 @@ class AnswerFacts:
         frames: Of a stream, those that carried data; while they come, the target works.
         chunks: Frames that carried visible text, as a stand-in for tokens where no usage is reported.
         unreadable: Frames that were not JSON and were left out.
+        findings: Kind to number of what was found in it, where a policy has answers read.
     """
 
-    __slots__ = ("chunks", "finish_reason", "frames", "timings", "unreadable", "usage")
+    __slots__ = ("chunks", "findings", "finish_reason", "frames", "timings", "unreadable", "usage")
 
     def __init__(self) -> None:
         """Start knowing nothing."""
         self.frames = 0
         self.chunks = 0
         self.unreadable = 0
+        self.findings: Counter[str] = Counter()
         self.finish_reason: str | None = None
         self.usage: Usage | None = None
         self.timings: Timings | None = None

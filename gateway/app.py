@@ -195,6 +195,7 @@ def _pipeline(
     dispatcher = Dispatcher(
         rooms.targets,
         Outbound(keys.derive(Purpose.CACHE_SALT), Pseudonymizer(scanner, keys), clock=clock),
+        scanner,
         settings.timeouts,
         tracer,
         clock=clock,

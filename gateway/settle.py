@@ -97,7 +97,7 @@ class Settlement:
         assert exchange.outcome is not None
         if not span.is_recording():
             return
-        attributes: dict[str, str | float] = {
+        attributes: dict[str, str | float | list[str]] = {
             names.REQUEST_ID: exchange.request_id,
             names.OUTCOME: exchange.outcome.value,
             **{names.PARTS_MS[part]: ms for part, ms in exchange.parts_ms.items()},
@@ -108,6 +108,8 @@ class Settlement:
         if exchange.committed_at is not None and exchange.answered is not None:
             attributes[names.TARGET] = exchange.answered.target
             attributes[names.RELAY_MS] = (now - exchange.committed_at) * 1000
+            if exchange.answered.facts is not None and exchange.answered.facts.findings:
+                attributes[names.ANSWER_FINDINGS] = sorted(exchange.answered.facts.findings)
         if exchange.error is not None:
             attributes[names.ERROR_TYPE] = exchange.error.error_type
             if exchange.error.http_status >= 500:

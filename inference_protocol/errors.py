@@ -18,7 +18,8 @@
     │   └── UpstreamBlamedRequest      400  the target found the request wrong
     ├── AuthenticationFailed           401
     ├── PermissionDenied               403
-    │   └── PolicyRefused              403  the policy leaves no target for this request, whatever their state
+    │   ├── PolicyRefused              403  the policy leaves no target for this request, whatever their state
+    │   └── AnswerWithheld             403  the policy lets nobody see what the answer holds
     ├── QuotaExceeded                  429  the caller's own limit
     ├── Unavailable                    503  ours, for now
     │   ├── Overloaded                 503  the queue is full
@@ -219,6 +220,12 @@ class PolicyRefused(PermissionDenied):
     """The policy leaves no target for this request, whatever state they are in."""
 
     code = "policy_refused"
+
+
+class AnswerWithheld(PermissionDenied):
+    """Something stands in the answer that the policy lets nobody see; the message names its kind."""
+
+    code = "answer_withheld"
 
 
 class QuotaExceeded(TidegateError):

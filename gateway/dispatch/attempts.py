@@ -11,7 +11,7 @@ from gateway.answer import Answer
 from gateway.dispatch.attempt import AttemptPlan, attempt
 from gateway.dispatch.course import Course, Step
 from gateway.dispatch.outbound import Outbound
-from gateway.dispatch.restored import restored
+from gateway.dispatch.rewritten import restored, scanned
 from gateway.exchange import Attempt, Cause, Decided, Exchange
 from gateway.reach_settings import TimeoutSettings
 from gateway.targets.affinity import conversation_key
@@ -19,6 +19,7 @@ from gateway.targets.pool import Lease
 from gateway.targets.target import Target
 from inference_protocol import telemetry_names as names
 from inference_protocol.errors import (
+    AnswerWithheld,
     ContextLengthExceeded,
     TidegateError,
     UpstreamBlamedRequest,
@@ -27,6 +28,7 @@ from inference_protocol.errors import (
     UpstreamUnreachable,
 )
 from inference_protocol.outcome import Outcome
+from routing_policies.signals.scanner import Scanner
 
 
 class Attempts:
@@ -35,6 +37,7 @@ class Attempts:
     def __init__(
         self,
         outbound: Outbound,
+        scanner: Scanner,
         timeouts: TimeoutSettings,
         tracer: Tracer,
         *,
@@ -47,6 +50,7 @@ class Attempts:
 
         Args:
             outbound: Makes bodies and headers.
+            scanner: Reads answers, where a policy says so.
             timeouts: Everybody's; a target may have its own.
             tracer: Where spans go.
             clock: Monotonic seconds.
@@ -55,6 +59,7 @@ class Attempts:
             longest_rest_s: A target's wish to be left alone counts up to this.
         """
         self._outbound = outbound
+        self._scanner = scanner
         self._timeouts = timeouts
         self._tracer = tracer
         self._clock = clock
@@ -137,6 +142,7 @@ class Attempts:
             max_answer_bytes=self._max_answer_bytes,
         )
         answer = await attempt(made.lease.replica, plan, self._clock, self._wall)
+        answer = await scanned(answer, decided.policy.policy.answers, self._scanner)
         answer = restored(answer, permit.body.originals, decided.request)
         made.first_content_at = self._clock()
         made.facts = answer.facts
@@ -157,7 +163,7 @@ class Attempts:
                 lease.unjudged(now)
             case UpstreamError():
                 lease.failed(now)
-            case ContextLengthExceeded() | UpstreamBlamedRequest():
+            case ContextLengthExceeded() | UpstreamBlamedRequest() | AnswerWithheld():
                 lease.succeeded(now)
             case _:
                 lease.unjudged(now)

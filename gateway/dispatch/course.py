@@ -14,6 +14,7 @@ from gateway.reach_settings import AttemptSettings
 from gateway.targets.replica import Replica
 from gateway.targets.target import Target
 from inference_protocol.errors import (
+    AnswerWithheld,
     ContextLengthExceeded,
     DeadlineExceeded,
     TidegateError,
@@ -140,7 +141,9 @@ class Course:
     @property
     def _is_final(self) -> bool:
         """Whether no other target could mend the last failure."""
-        return bool(self._failures) and isinstance(self._failures[-1], (DeadlineExceeded, UpstreamBlamedRequest))
+        return bool(self._failures) and isinstance(
+            self._failures[-1], (DeadlineExceeded, UpstreamBlamedRequest, AnswerWithheld)
+        )
 
     def _elsewhere_at_the_same(self, now: float) -> Step | None:
         target = self._last

@@ -19,6 +19,7 @@ from gateway.reach_settings import AttemptSettings, TimeoutSettings
 from gateway.targets.registry import Targets
 from inference_protocol.errors import DeadlineExceeded, NoTargetAvailable, TidegateError, UpstreamUnreachable
 from inference_protocol.outcome import Outcome
+from routing_policies.signals.scanner import Scanner
 
 
 class Dispatcher:
@@ -28,6 +29,7 @@ class Dispatcher:
         self,
         targets: Targets,
         outbound: Outbound,
+        scanner: Scanner,
         timeouts: TimeoutSettings,
         tracer: Tracer,
         *,
@@ -42,6 +44,7 @@ class Dispatcher:
         Args:
             targets: All there are.
             outbound: Makes bodies and headers of attempts.
+            scanner: Reads answers, where a policy says so.
             timeouts: Bounds on waiting.
             tracer: Where spans go.
             clock: Monotonic seconds.
@@ -56,6 +59,7 @@ class Dispatcher:
         self._draw = draw or random.Random()  # noqa: S311  # it keeps no secret
         self._attempts = Attempts(
             outbound,
+            scanner,
             timeouts,
             tracer,
             clock=clock,

@@ -21,7 +21,7 @@ from routing_policies.lab.search import MAX_CELLS, Effort, find
 from routing_policies.lab.simulate import Decider
 from routing_policies.policy.loaded import LoadedPolicy
 from routing_policies.policy.model import Findings
-from routing_policies.signals.label import DataClass, LabelRules
+from routing_policies.signals.label import NOTED, DataClass, LabelRules
 
 
 class Direction(StrEnum):
@@ -95,7 +95,7 @@ def compare_labels(before: LoadedPolicy, after: LoadedPolicy) -> list[LabelChang
 
 def _classes(rules: LabelRules) -> Iterator[tuple[str, DataClass]]:
     yield "a request of which nobody says anything", rules.default
-    for tag in Findings().by_tag():
+    for tag in (*Findings().by_tag(), *sorted(NOTED)):
         yield f"a finding of {tag}", rules.of_tag(tag)
     for cause in UninspectableCause:
         yield f"what cannot be inspected ({cause})", rules.of_cause(cause)

@@ -22,7 +22,7 @@ from routing_policies.lab.recorded import RecordedDecision, RecordedOutcome, rec
 from routing_policies.policy.loaded import LoadedPolicy
 from routing_policies.signals.deadline import Deadline
 from routing_policies.signals.hints import EffectiveType, Hints, Network
-from routing_policies.signals.label import NOTHING, Component, DataClass, Label
+from routing_policies.signals.label import NOTED, NOTHING, Component, DataClass, Label
 from routing_policies.signals.size import Size, TokenInterval
 from routing_policies.snapshot import Capabilities, Device, Health, Snapshot, TargetSnapshot
 from routing_policies.verdict import ExclusionKind
@@ -138,7 +138,8 @@ class Replayer:
         rules = self.policy.label_rules.with_causes(own)
         parts = {name: _component(part) for name, part in value["components"].items()}
         causes = frozenset(map(UninspectableCause, value["uninspected"]))
-        found = parts.get("findings", NOTHING).tags
+        # What was only noted stands among the counts alone, by a kind that is named like its tag.
+        found = rules.raising({*parts.get("findings", NOTHING).tags, *NOTED.intersection(value["findings"])})
         return Label(
             rules.default,
             declared=parts.get("declared", NOTHING),

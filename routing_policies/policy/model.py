@@ -56,10 +56,28 @@ class Findings(Part):
     phi: ClassWord = DataClass.RESTRICTED
     pci: ClassWord = DataClass.RESTRICTED
     secret: ClassWord = DataClass.RESTRICTED
+    domain: ClassWord | None = None
 
     def by_tag(self) -> dict[str, DataClass]:
-        """The class by tag."""
-        return {"pii": self.pii, "phi": self.phi, "pci": self.pci, "secret": self.secret}
+        """The class by tag; domains are among them only where they have one."""
+        found = {"pii": self.pii, "phi": self.phi, "pci": self.pci, "secret": self.secret}
+        return found if self.domain is None else {**found, "domain": self.domain}
+
+
+class AnswerScanning(StrEnum):
+    """What is done about identifiers and secrets in answers."""
+
+    OFF = "off"
+    LABEL = "label"
+    MASK = "mask"
+    STOP = "stop"
+
+
+class Answers(Part):
+    """What is looked for in answers, and what is done with it."""
+
+    scan: AnswerScanning = AnswerScanning.OFF
+    tags: tuple[FindingTag, ...] = Field(default=("pii", "phi", "pci", "secret"), min_length=1)
 
 
 class Price(Part):
@@ -175,6 +193,7 @@ class Policy(Part):
     defaults: Defaults = Defaults()
     uninspected: Mapping[UninspectableCause, ClassWord] = {}
     findings: Findings = Findings()
+    answers: Answers = Answers()
     targets: Mapping[Id, Target] = Field(min_length=1, max_length=MAX_TARGETS)
     constraints: tuple[Constraint, ...] = Field(default=(), max_length=MAX_RULES)
     prefer: tuple[Preference, ...] = Field(default=(), max_length=MAX_RULES)

@@ -25,14 +25,14 @@ LINK = (
 _SSN_WORDS = re.compile(rb"(?i)(?:\b|_)ssn(?:\b|_)|social.{0,2}security|soc\.? sec")
 _URL_AUTHORITY = re.compile(rb"://[0-9A-Za-z._~%!$&'()*+,;=:-]*\Z")
 _BARE_AFTER_WORD = re.compile(rb"[A-Za-z][ \t]{1,4}\Z")
-_MONTHS = (
+MONTHS = (
     r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mai|okt|dez|fev|avr|juin|juil|aout|ene|abr|ago|dic|gen|mag|"
     r"giu|lug|set|ott|maart|mei|sty|lut|kwi|maj|cze|lip|sie|wrz|paz|lis|gru)[a-z]{0,9}\.?"
 )
 _DATE = (
     r"(?:\d{1,4}[-/. ]\d{1,2}[-/. ]\d{2,4}"
-    rf"|\d{{1,2}}(?:st|nd|rd|th|\.)? (?:of |de )?{_MONTHS},? (?:de )?\d{{4}}"
-    rf"|{_MONTHS} \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}})\b"
+    rf"|\d{{1,2}}(?:st|nd|rd|th|\.)? (?:of |de )?{MONTHS},? (?:de )?\d{{4}}"
+    rf"|{MONTHS} \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}})\b"
 )
 _BIRTH = (
     r"\b(?:dob|d\.o\.b\.?|date[ _-]?of[ _-]?birth|birth[ _-]?da(?:te|y)|born|geburtsdatum|geboren|geb\.|"

@@ -17,6 +17,8 @@ from inference_protocol.errors import InvalidHeader
 from inference_protocol.text_parts import UninspectableCause
 
 MAX_DECLARED_TAGS = 32
+NOTED = frozenset({"domain"})
+"""Tags of findings that are counted and raise nothing, unless a policy gives them a class."""
 _TAG = re.compile(r"[a-z0-9_-]{1,32}")
 # Text that a model reads as text. Elsewhere a value may be a key, a name, an address: a token would change its meaning.
 _SPOKEN = re.compile(
@@ -75,7 +77,7 @@ class Finding:
 
     Attributes:
         kind: What it is, such as `card`, `email`, `aws_key`.
-        tag: The group it belongs to: `pii`, `phi`, `pci`, `secret`.
+        tag: The group it belongs to: `pii`, `phi`, `pci`, `secret`, `domain`.
         path: The text part it stands in.
         start: First character of it in the part's text.
         end: One past its last character.
@@ -110,7 +112,7 @@ class LabelRules:
     Attributes:
         default: The class of a request of which nobody says anything.
         uninspected: Class by cause; one that is not listed is `confidential`, a failed detector `restricted`.
-        findings: Class by tag of a finding; one that is not listed is `confidential`.
+        findings: Class by tag of a finding; one that is not listed is `confidential`, or nothing where it is `NOTED`.
     """
 
     default: DataClass
@@ -126,9 +128,13 @@ class LabelRules:
         failed = cause is UninspectableCause.DETECTOR_ERROR
         return self.uninspected.get(cause, DataClass.RESTRICTED if failed else DataClass.CONFIDENTIAL)
 
+    def raising(self, tags: Iterable[str]) -> frozenset[str]:
+        """Return those tags of findings that say something of a request."""
+        return frozenset(tag for tag in tags if tag in self.findings or tag not in NOTED)
+
     def of_tag(self, tag: str) -> DataClass:
         """Return the class of a finding with this tag."""
-        return self.findings.get(tag, DataClass.CONFIDENTIAL)
+        return self.findings.get(tag, DataClass.PUBLIC if tag in NOTED else DataClass.CONFIDENTIAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +213,7 @@ def parse_label_headers(fields: Mapping[str, str]) -> Component:
 
 def label_of(rules: LabelRules, *, declared: Component, key: Component, taint: Component, scan: ScanResult) -> Label:
     """Put the label of a request together."""
-    tags = frozenset(finding.tag for finding in scan.findings)
+    tags = rules.raising(finding.tag for finding in scan.findings)
     return Label(
         default=rules.default,
         declared=declared,
@@ -217,7 +223,7 @@ def label_of(rules: LabelRules, *, declared: Component, key: Component, taint: C
         uninspected=Component(max(map(rules.of_cause, scan.causes), default=None)),
         counts=Counter(finding.kind for finding in scan.findings),
         causes=scan.causes,
-        fixed=frozenset(f.tag for f in scan.findings if not is_spoken(f.path)),
+        fixed=tags.intersection(f.tag for f in scan.findings if not is_spoken(f.path)),
     )
 
 

@@ -18,6 +18,7 @@ import re2
 
 from inference_protocol.text_parts import TextPart, Uninspectable, UninspectableCause
 from routing_policies.signals.detector import Candidate, Detector
+from routing_policies.signals.domains import DOMAIN
 from routing_policies.signals.identifiers import IDENTIFIERS
 from routing_policies.signals.label import Finding, ScanResult
 from routing_policies.signals.national_ids import NATIONAL_IDS
@@ -192,7 +193,7 @@ def _with_what_was_cut(findings: Iterable[Finding], cuts: Sequence[Seam]) -> tup
 
 def build_scanner() -> Scanner:
     """Compile the scanner with every detector. Takes tens of milliseconds: once a process."""
-    return Scanner((*SECRETS, *NATIONAL_IDS, *IDENTIFIERS), folding_table())
+    return Scanner((*SECRETS, *NATIONAL_IDS, *IDENTIFIERS, DOMAIN), folding_table())
 
 
 def _values(detector: Detector, proposal: Candidate, causes: set[UninspectableCause]) -> Iterator[Candidate]:

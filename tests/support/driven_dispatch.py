@@ -104,10 +104,12 @@ class Drive:
                 for name, script in self.scripts.items()
             }
         )
-        outbound = Outbound(b"s" * 32, Pseudonymizer(build_scanner(), Keys(b"k" * 32)), clock=self.clock)
+        scanner = build_scanner()
+        outbound = Outbound(b"s" * 32, Pseudonymizer(scanner, Keys(b"k" * 32)), clock=self.clock)
         self.dispatcher = Dispatcher(
             self.targets,
             outbound,
+            scanner,
             TimeoutSettings(),
             NoOpTracer(),
             clock=self.clock,

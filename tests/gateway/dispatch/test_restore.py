@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.answer import AnswerFacts, BufferedAnswer
-from gateway.dispatch.restored import restored
+from gateway.dispatch.rewritten import restored
 from gateway.dispatch.upstream import UpstreamStream
 from inference_protocol.errors import UpstreamCut
 from inference_protocol.openai_chat import parse_chat

@@ -257,7 +257,9 @@ class House:
         clock = lambda: 1000.0  # noqa: E731  # reads best here
         tracer = NoOpTracer()
         outbound = Outbound(b"s" * 32, Pseudonymizer(scanner, KEYS), clock=clock)
-        dispatcher = Dispatcher(targets, outbound, TimeoutSettings(), tracer, clock=clock, max_answer_bytes=1 << 20)
+        dispatcher = Dispatcher(
+            targets, outbound, scanner, TimeoutSettings(), tracer, clock=clock, max_answer_bytes=1 << 20
+        )
         records: Any = RecordsThatFail() if scenario.records_fail else self.records
         measurer = Measurer(scanner, taints, calibration, None)
         return Pipeline(

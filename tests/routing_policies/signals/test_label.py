@@ -131,3 +131,16 @@ def test_a_clean_unlabelled_request_has_the_policys_default() -> None:
 
 def test_class_words_round_trip() -> None:
     assert [DataClass.from_word(level.word) for level in DataClass] == list(DataClass)
+
+
+def test_a_domain_is_counted_and_raises_a_request_only_where_the_policy_gives_it_a_class() -> None:
+    scan = ScanResult((finding("domain", "domain"),))
+    noted = label(LabelRules(PUBLIC), scan)
+    assert (noted.level, noted.tags, noted.findings, dict(noted.counts)) == (
+        PUBLIC,
+        frozenset(),
+        NOTHING,
+        {"domain": 1},
+    )
+    raised = label(LabelRules(PUBLIC, findings={"domain": INTERNAL}), scan)
+    assert (raised.level, raised.tags) == (INTERNAL, {"domain"})
