@@ -28,6 +28,10 @@ class Server:
     port: int = 0
     shown: list[object] = field(default_factory=list)
     connections: int = 0
+    may_finish: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.may_finish.set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -35,8 +39,10 @@ class Server:
             while True:
                 await reader.readuntil(b"\r\n\r\n")
                 self.shown.append(writer.get_extra_info("peercert"))
-                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no")
                 await writer.drain()
+                await self.may_finish.wait()
+                writer.write(b"k")
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
@@ -151,9 +157,11 @@ async def test_a_request_in_flight_ends_on_the_connection_it_began_on(tmp_path: 
     async with serving(authority) as server:
         sender = transport(server, TlsSettings(ca_file=path))
         request = httpx.Request("GET", f"https://127.0.0.1:{server.port}/x")
+        server.may_finish.clear()
         before = await sender.handle_async_request(request)
         written(authority, path)
         assert await sender.renew()
+        server.may_finish.set()
         assert await before.aread() == b"ok"
         await before.aclose()
         assert await asked(sender, server) == b"ok"

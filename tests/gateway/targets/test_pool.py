@@ -149,6 +149,26 @@ def test_nobody_waits_who_would_be_late_and_who_became_late_is_sent_away() -> No
     in_virtual_time(work)
 
 
+@pytest.mark.parametrize("leaves", ["hangs up", "is late"])
+def test_a_place_that_was_handed_to_one_who_leaves_in_that_very_moment_goes_to_the_next(leaves: str) -> None:
+    async def work(clock: Clock) -> None:
+        pool = pool_of(1, clock, places=1)
+        held = await pool.lease()
+        first = asyncio.create_task(pool.lease(until=clock() + 5 if leaves == "is late" else None))
+        second = asyncio.create_task(pool.lease())
+        await asyncio.sleep(0 if leaves == "hangs up" else 5)
+        held.succeeded(clock())
+        first.cancel()
+        lease = await second
+        await asyncio.gather(first, return_exceptions=True)
+        assert not pool.waiting
+        assert [replica.in_flight for replica in pool] == [1]
+        lease.succeeded(clock())
+        assert [replica.in_flight for replica in pool] == [0]
+
+    in_virtual_time(work)
+
+
 def test_those_who_wait_for_what_is_gone_are_told() -> None:
     async def work(clock: Clock) -> None:
         pool = pool_of(1, clock, places=1)
