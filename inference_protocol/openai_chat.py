@@ -30,7 +30,7 @@ def parse_chat(raw: bytes) -> InferenceRequest:
     """
     tree = parse_object(raw)
     openai_body.refuse_forbidden(tree)
-    _check_messages(tree.get("messages"))
+    check_messages(tree.get("messages"))
     top_logprobs = fields.integer(tree, "top_logprobs", least=0, most=openai_body.MAX_TOP_LOGPROBS)
     wants_logprobs = fields.boolean(tree, "logprobs") or bool(top_logprobs)
     return InferenceRequest(
@@ -47,7 +47,12 @@ def parse_chat(raw: bytes) -> InferenceRequest:
     )
 
 
-def _check_messages(messages: Any) -> None:
+def check_messages(messages: Any) -> None:
+    """Refuse what is no conversation.
+
+    Raises:
+        InvalidField: `param` names what is wrong.
+    """
     if not isinstance(messages, list) or not messages:
         raise InvalidField("`messages` must be a non-empty list.", param="messages")
     if len(messages) > MAX_MESSAGES:

@@ -21,6 +21,7 @@ from runtime_server.generation_endpoint import GenerationEndpoint, RequestLimits
 from runtime_server.lifecycle import Lifecycle
 from runtime_server.reports import Reports
 from runtime_server.request_boundary import RequestBoundary, refuse_as_ours
+from runtime_server.tokenize import TokenizeEndpoint
 
 _PROBES = (paths.LIVE, paths.READY)
 _DEFAULT_LIMITS = RequestLimits()
@@ -54,8 +55,10 @@ def create_app(
     routes = [
         Route(paths.CHAT_COMPLETIONS, chat, methods=["POST"]),
         Route(paths.COMPLETIONS, completion, methods=["POST"]),
+        Route(paths.TOKENIZE, TokenizeEndpoint(lifecycle, models, limits), methods=["POST"]),
         Route(paths.MODELS, reports.models, methods=["GET"]),
         Route(paths.STATE, reports.state, methods=["GET"]),
+        Route(paths.STEPS, reports.steps, methods=["GET"]),
         Route(paths.LIVE, reports.live, methods=["GET"]),
         Route(paths.READY, reports.ready, methods=["GET"]),
     ]

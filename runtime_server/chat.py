@@ -25,7 +25,9 @@ class Chat:
     def parse(self, raw: bytes) -> InferenceRequest:  # noqa: D102  # see `Task`
         return parse_chat(raw)
 
-    def plan(self, request: InferenceRequest, model: ChatModel, served: ServedModel) -> Plan:  # noqa: D102  # see `Task`
+    def plan(  # noqa: D102  # see `Task`
+        self, request: InferenceRequest, model: ChatModel, served: ServedModel, *, patience_s: float
+    ) -> Plan:
         structure, tools = read_structure(request.tree), read_tools(request.tree)
         if structure is not None and tools is not None:
             raise InvalidField(
@@ -44,5 +46,7 @@ class Chat:
                 call_reader=None if tools is None else CallReader,
             )
 
-        prompt = model.prompts.encode(request.tree["messages"], () if tools is None else tools.offered)
+        prompt = model.prompts.encode(
+            request.tree["messages"], () if tools is None else tools.offered, patience_s=patience_s
+        )
         return Plan((prompt,), "messages", writer, grammar)

@@ -23,7 +23,9 @@ class Completion:
     def parse(self, raw: bytes) -> InferenceRequest:  # noqa: D102  # see `Task`
         return parse_completion(raw)
 
-    def plan(self, request: InferenceRequest, model: ChatModel, served: ServedModel) -> Plan:  # noqa: D102  # see `Task`
+    def plan(  # noqa: D102  # see `Task`
+        self, request: InferenceRequest, model: ChatModel, served: ServedModel, *, patience_s: float
+    ) -> Plan:
         given = prompts(request.tree)
         ids = tuple(_ids(prompt, model) for prompt in given)
         structure = read_structure(request.tree)

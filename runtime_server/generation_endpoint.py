@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,14 +12,17 @@ from opentelemetry.trace import Tracer
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from inference_protocol.errors import Draining, UnknownModel
+from inference_protocol import headers
+from inference_protocol.errors import Draining, InvalidField, UnknownModel
 from inference_protocol.request import InferenceRequest
 from inference_protocol.runtime_state import ServedModel
 from observability import server_span
 from runtime_server import generation_job, generation_spans
 from runtime_server.answer import Answer, GenerationCancelled
+from runtime_server.bounded_jinja import TemplateTooSlow
 from runtime_server.chat_model import ChatModel
 from runtime_server.chat_models import ChatModels
+from runtime_server.chat_template import LONGEST_S
 from runtime_server.choices import Choices
 from runtime_server.engine import GenerationJob
 from runtime_server.latency_budget import LatencyBudget, latency_budget
@@ -28,7 +33,10 @@ from runtime_server.request_boundary import REQUEST_ID_KEY
 from runtime_server.task import Plan, Task
 from runtime_server.text_stream import TextStream
 from serving.client_watch import watched_client
-from serving.http_request import read_body
+from serving.http_request import header, read_body
+
+# What a template may take of the event loop; one that needs longer begins again in a thread.
+_LONGEST_ON_LOOP_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +102,8 @@ class GenerationEndpoint:
             served = state.models[0]
             model = self._models.of(served.digest)
             plan = await self._plan(request, model, served)
-            jobs = await self._jobs(request, plan, model, served, budget, scope[REQUEST_ID_KEY])
+            may_be_kept = header(scope, headers.KEEP) == "prefix"
+            jobs = await self._jobs(request, plan, model, served, budget, scope[REQUEST_ID_KEY], may_be_kept)
             if client.gone:
                 raise ClientDisconnect
             span = server_span(scope)
@@ -128,9 +137,16 @@ class GenerationEndpoint:
         generation_job.refuse_unsupported(request.needs, served)
         biased = (token for token, _ in request.sampling.logit_bias)
         generation_job.refuse_unknown_tokens(biased, model.vocabulary, "logit_bias")
-        if len(request.raw) > self._limits.inline_body_bytes:
-            return await asyncio.to_thread(self._task.plan, request, model, served)
-        return self._task.plan(request, model, served)
+        plan = functools.partial(self._task.plan, request, model, served)
+        if len(request.raw) <= self._limits.inline_body_bytes:
+            with contextlib.suppress(TemplateTooSlow):
+                return plan(patience_s=_LONGEST_ON_LOOP_S)
+        try:
+            return await asyncio.to_thread(plan, patience_s=LONGEST_S)
+        except TemplateTooSlow:
+            raise InvalidField(
+                f"The model's chat template takes longer than {LONGEST_S:g} s for these messages.", param="messages"
+            ) from None
 
     async def _jobs(
         self,
@@ -140,6 +156,7 @@ class GenerationEndpoint:
         served: ServedModel,
         budget: LatencyBudget,
         request_id: str,
+        may_be_kept: bool,
     ) -> list[GenerationJob]:
         salt = generation_job.cache_salt(request.tree)
         return [
@@ -160,6 +177,7 @@ class GenerationEndpoint:
                 constraint=None if plan.grammar is None else await model.grammars.constraint(plan.grammar),
                 deadline=budget.deadline if budget.truncate else None,
                 cache_salt=salt,
+                may_be_kept=may_be_kept,
                 version=served.digest,
             )
             for prompt in plan.prompts

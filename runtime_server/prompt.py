@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 from inference_protocol.errors import CapabilityUnavailable, InvalidField
 from inference_protocol.strings import has_lone_surrogate
 from inference_protocol.tools import Tool
-from runtime_server.chat_template import ChatTemplate
+from runtime_server.chat_template import LONGEST_S, ChatTemplate
 from runtime_server.tools.in_words import checked_calls, told_in_words
 
 
@@ -44,21 +44,30 @@ class PromptEncoder:
         longest_first = sorted(self._as_text, key=len, reverse=True)
         self._special = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
-    def encode(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool] = ()) -> tuple[int, ...]:
+    def encode(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool] = (), *, patience_s: float = LONGEST_S
+    ) -> tuple[int, ...]:
         """Return the prompt for the assistant's next turn.
 
         Args:
             messages: As `inference_protocol.openai_chat` accepted them.
             tools: That the model may call.
+            patience_s: The time that the template has.
 
         Raises:
             InvalidField: The template does not take them, or they hold what is no Unicode text.
             CapabilityUnavailable: A part of one is not text.
+            TemplateTooSlow: The template's time was over.
         """
-        return self.render(messages, tools)[0]
+        return self.render(messages, tools, patience_s=patience_s)[0]
 
     def render(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool] = (), *, opens_answer: bool = True
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Tool] = (),
+        *,
+        opens_answer: bool = True,
+        patience_s: float = LONGEST_S,
     ) -> tuple[tuple[int, ...], str]:
         """Return the prompt and the text that it was encoded from.
 
@@ -66,10 +75,12 @@ class PromptEncoder:
             messages: As `inference_protocol.openai_chat` accepted them.
             tools: That the model may call.
             opens_answer: Whether the assistant's next turn is begun.
+            patience_s: The time that the template has.
 
         Raises:
             InvalidField: The template does not take them, or they hold what is no Unicode text.
             CapabilityUnavailable: A part of one is not text.
+            TemplateTooSlow: The template's time was over.
         """
         secret = secrets.token_hex(16)
         hidden: list[str] = []
@@ -83,11 +94,12 @@ class PromptEncoder:
 
         texts = [{**message, "content": _text_of(message, at)} for at, message in enumerate(messages)]
         definitions = [tool.definition for tool in tools]
+        manner: Any = {"opens_answer": opens_answer, "patience_s": patience_s}
         if self._template.shows_tools:
             with_calls = [_with_read_calls(message, at) for at, message in enumerate(texts)]
-            rendered = self._template.render(mask(with_calls), mask(definitions), opens_answer=opens_answer)
+            rendered = self._template.render(mask(with_calls), mask(definitions), **manner)
         else:
-            rendered = self._template.render(mask(told_in_words(texts, definitions)), opens_answer=opens_answer)
+            rendered = self._template.render(mask(told_in_words(texts, definitions)), **manner)
         _refuse_surrogates(rendered, "messages")
         pieces = re.split(f"{secret}:([0-9]+):", rendered) if hidden else [rendered]
         ids, shown = self._encode(pieces[0]), [pieces[0]]
@@ -115,6 +127,10 @@ class PromptEncoder:
         if not ids:
             raise InvalidField("`prompt` comes to no token.", param="prompt")
         return ids
+
+    def token(self, id_: int) -> str | None:
+        """Return a token as the vocabulary has it, or `None` where there is none of that id."""
+        return self._tokenizer.id_to_token(id_)
 
     def _encode(self, text: str) -> list[int]:
         # The template writes the tokens that begin a prompt itself; adding them here would double them.

@@ -45,10 +45,11 @@ class Task(Protocol):
         """
         ...
 
-    def plan(self, request: InferenceRequest, model: ChatModel, served: ServedModel) -> Plan:
-        """Return what is to be generated.
+    def plan(self, request: InferenceRequest, model: ChatModel, served: ServedModel, *, patience_s: float) -> Plan:
+        """Return what is to be generated; the model's own code has `patience_s` for its part in that.
 
         Raises:
             InvalidRequest: It cannot be; `param` names the field.
+            TemplateTooSlow: The model's own code took longer.
         """
         ...

@@ -4,6 +4,7 @@ import pytest
 
 from inference_protocol.errors import InvalidField
 from runtime_server import chat_template
+from runtime_server.bounded_jinja import TemplateTooSlow
 from runtime_server.chat_template import ChatTemplate, TemplateUnusable
 from tests.runtime_server.conftest import TEMPLATE
 
@@ -71,3 +72,50 @@ def test_what_a_template_writes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_template_that_does_not_compile_is_named_by_its_line() -> None:
     with pytest.raises(TemplateUnusable, match="line 2"):
         ChatTemplate("\n{% for %}", {})
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+        "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+        "{% for m in messages recursive %}{% if loop.depth < 60 %}{{ loop(messages) }}{{ loop(messages) }}{% endif %}"
+        "{% endfor %}",
+        "{% for a in range(99999) %}{{ range(99999) | list | length }}{% endfor %}",
+    ],
+)
+def test_a_template_that_never_ends_is_ended(source: str) -> None:
+    with pytest.raises(TemplateTooSlow):
+        ChatTemplate(source, {}).render(HELLO, patience_s=0.05)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ 'x' * 999999999 }}",
+        "{{ 2 ** 999999999 }}",
+        "{{ [1] * 999999999 }}",
+        "{{ 'x'.ljust(999999999) }}",
+        "{{ 'x' | center(999999999) }}",
+        "{{ '%999999999d' % 1 }}",
+        "{{ '{:999999999}'.format(1) }}",
+        "{{ '%999999999d' | format(1) }}",
+        "{% set ns = namespace(s='x' * 1000) %}{% for _ in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
+        "{% set ns = namespace(s='x' * 1000) %}{% for _ in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
+        "{% set ns = namespace(s='x') %}{% for _ in range(60) %}{% set ns.s = [ns.s, ns.s] | join %}{% endfor %}",
+        "{% set ns = namespace(s='xx') %}{% for _ in range(60) %}{% set ns.s = ns.s.replace('x', 'xx') %}{% endfor %}",
+    ],
+)
+def test_a_template_cannot_fill_the_memory(source: str) -> None:
+    with pytest.raises(InvalidField):
+        ChatTemplate(source, {}).render(HELLO)
+
+
+def test_bounds_change_nothing_of_what_templates_write() -> None:
+    source = (
+        "{% for m in messages %}{{ loop.index ~ '/' ~ loop.length }}{{ loop.first }}{{ loop.last }}"
+        "{{ '%s' % m.content }}{{ 'ab' * 2 }}{{ 3 % 2 }}{{ m.content + '!' }}{% endfor %}"
+    )
+    assert ChatTemplate(source, {}).render([*HELLO, *HELLO]) == (
+        "1/2TrueFalsehelloabab1hello!2/2FalseTruehelloabab1hello!"
+    )

@@ -163,10 +163,10 @@ def hold_encoding(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, thr
     encoding, go_on = threading.Event(), threading.Event()
     real = PromptEncoder.encode
 
-    def held(self: PromptEncoder, *asked: Any) -> tuple[int, ...]:
+    def held(self: PromptEncoder, *asked: Any, **how: Any) -> tuple[int, ...]:
         encoding.set()
         assert go_on.wait(5)
-        return real(self, *asked)
+        return real(self, *asked, **how)
 
     monkeypatch.setattr(PromptEncoder, "encode", held)
     return encoding, go_on
