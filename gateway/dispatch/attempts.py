@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer
@@ -74,16 +75,17 @@ class Attempts:
             TidegateError: It failed.
         """
         decided, target = exchange.decided, step.target
+        due, patience_s = commit_by(decided), self._patience_s(target, decided)
         lease = await target.pool.lease(
             without=step.without,
             conversation=lambda: conversation_key(decided.view.tenant.id, decided.request.tree),
             prompt_tokens=decided.view.size.tokens.likely,
-            until=commit_by(decided),
+            until=min(self._clock() + patience_s, math.inf if due is None else due),
         )
         course.began(step, lease.replica)
         made = self._begin(exchange, step, lease)
         try:
-            return await self._ask(exchange, target, made)
+            return await self._ask(exchange, target, made, patience_s)
         except TidegateError as exc:
             made.end(self._clock(), Outcome.of(exc), exc.code)
             self._judge(exc, lease)
@@ -123,16 +125,18 @@ class Attempts:
         exchange.attempts.append(made)
         return made
 
-    async def _ask(self, exchange: Exchange, target: Target, made: Attempt) -> Answer:
+    def _patience_s(self, target: Target, decided: Decided) -> float:
+        """How long this gateway waits for a commit there, whatever the caller would."""
+        own, general = target.settings.timeouts, self._timeouts
+        if decided.request.stream:
+            return own.first_content_s or general.first_content_s
+        return own.total_s or general.total_s
+
+    async def _ask(self, exchange: Exchange, target: Target, made: Attempt, patience_s: float) -> Answer:
         assert made.lease is not None, "an attempt begins with its place"
         decided = exchange.decided
         permit = await self._outbound.permit(decided, target)
         made.bytes_out = len(permit.body.content)
-        own, general = target.settings.timeouts, self._timeouts
-        if decided.request.stream:
-            patience_s = own.first_content_s or general.first_content_s
-        else:
-            patience_s = own.total_s or general.total_s
         plan = AttemptPlan(
             decided.request,
             permit,

@@ -17,9 +17,18 @@ from gateway.dispatch.outbound import Outbound
 from gateway.exchange import Decided, Exchange
 from gateway.reach_settings import AttemptSettings, TimeoutSettings
 from gateway.targets.registry import Targets
-from inference_protocol.errors import DeadlineExceeded, NoTargetAvailable, TidegateError, UpstreamUnreachable
+from inference_protocol.errors import (
+    ContextLengthExceeded,
+    DeadlineExceeded,
+    NoTargetAvailable,
+    TidegateError,
+    UpstreamUnreachable,
+)
 from inference_protocol.outcome import Outcome
 from routing_policies.signals.scanner import Scanner
+
+# How soon asking again may help where nobody can say: a supervised runtime is back within seconds.
+_USUAL_RETRY_S = 1.0
 
 
 class Dispatcher:
@@ -150,17 +159,36 @@ class Dispatcher:
         if failure is None:
             return DeadlineExceeded("The budget ran out before an attempt could start.")
         if isinstance(failure, UpstreamUnreachable):
-            return _none_reachable(decided, allowed)
+            return _none_reachable(decided, allowed, self._back_in_s(allowed))
+        if isinstance(failure, ContextLengthExceeded):
+            return _too_long_everywhere(decided, failure)
         return failure
 
+    def _back_in_s(self, allowed: tuple[str, ...]) -> float:
+        """When the first of these targets may be asked again, as far as is known."""
+        now = self._clock()
+        waits = [self._targets[name].standing(now).back_in_s for name in allowed]
+        return min((wait for wait in waits if wait is not None), default=_USUAL_RETRY_S)
 
-def _none_reachable(decided: Decided, allowed: tuple[str, ...]) -> NoTargetAvailable:
+
+def _too_long_everywhere(decided: Decided, failure: ContextLengthExceeded) -> ContextLengthExceeded:
+    """A target found the prompt too long, and no other that may answer has a larger window."""
+    excluded = {name: exclusion.detail for name, exclusion in decided.verdict.excluded.items()}
+    why = "".join(f" `{name}` {detail}." for name, detail in excluded.items())
+    return ContextLengthExceeded(
+        f"{failure.message} No target with a larger window may answer this request.{why}",
+        param=failure.param,
+        details={**(failure.details or {}), "excluded": excluded},
+    )
+
+
+def _none_reachable(decided: Decided, allowed: tuple[str, ...], back_in_s: float) -> NoTargetAvailable:
     """Nothing was sent anywhere: the same as if the targets had been known to be down."""
     only = "only " if len(allowed) == 1 else ""
     listed = ", ".join(f"`{name}`" for name in allowed)
     return NoTargetAvailable(
         f"This request is labelled {decided.verdict.label.level.word}; {only}{listed} may answer it and cannot be "
         "reached now.",
-        retry_after_s=1.0,
+        retry_after_s=back_in_s,
         details={"unreachable": list(allowed)},
     )

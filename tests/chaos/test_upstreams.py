@@ -11,7 +11,7 @@ import pytest
 from routing_policies.snapshot import Health
 from tests.chaos.faults import AFTER_CONTENT, BEFORE_CONTENT, HARMLESS, USAGE_VARIANTS, Fault, fine, stream
 from tests.gateway.conftest import House, HouseFactory
-from tests.support.scripted_runtime import DONE_EVENT, USAGE, ScriptedRuntime
+from tests.support.scripted_runtime import DONE_EVENT, USAGE, ScriptedRuntime, state
 from tests.support.waiting import until
 
 RESTRICTED = {"x-data-class": "restricted"}  # only the edge may answer
@@ -166,3 +166,21 @@ async def test_a_schema_is_never_answered_with_prose(house: HouseFactory) -> Non
         response = await h.gateway.chat(response_format=schema)
         assert response.json()["error"]["code"] == "capability_unavailable", "and that does not change while it is down"
         assert not [*h.edge.posts, *h.cloud.posts]
+
+
+async def test_private_data_that_is_too_long_for_this_device_stays_and_its_caller_is_told_why(
+    house: HouseFactory,
+) -> None:
+    async def too_long(request: Any) -> None:
+        message = "The input (9000 tokens) is longer than the model's context length (2048 tokens)."
+        await request.json_answer(400, {"error": {"message": message, "code": 400}})
+
+    async with house(edge=ScriptedRuntime(too_long), cloud=ScriptedRuntime(fine, state(window=131072))) as h:
+        public = await h.gateway.chat()
+        assert (public.status_code, public.headers["x-tidegate-target"]) == (200, "cloud")
+        private = await h.gateway.chat(headers=RESTRICTED)
+        error = private.json()["error"]
+        assert (private.status_code, error["code"]) == (400, "context_length_exceeded")
+        assert "`cloud` is cleared for" in error["message"]
+        assert len(h.cloud.posts) == 1
+        assert h.gateway.app.targets["edge"].health is Health.UP
