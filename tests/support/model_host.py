@@ -60,7 +60,11 @@ def model_host() -> Iterator[ModelHost]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, request: object, client_address: object) -> None:
+            """Say nothing: a client that hangs up is what several tests are about."""
+
+    with Server(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
         host.url = f"http://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import random
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import httpx
@@ -13,7 +15,6 @@ import pytest
 from rich.console import Console
 
 from edge_runtime.models.errors import ContentRefused, NoSpace, SourceUnavailable
-from edge_runtime.models.sources import download
 from edge_runtime.models.sources.download import Downloader, Remote
 from edge_runtime.models.sources.meter import Meter
 from tests.support.model_host import (
@@ -194,10 +195,35 @@ def test_a_file_larger_than_the_disk_is_refused_before_it_is_fetched(
         downloader.fetch(Remote(host.url + PATH, "w"), tmp_path / "w")
 
 
-def test_a_silent_server_is_given_up(host: ModelHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "_MOST_ATTEMPTS", 2)
-    host.next_answers[PATH] += [lambda handler, content: serve(handler, content, only=0)] * 2
+def test_a_server_that_falls_silent_is_asked_again_for_the_rest(host: ModelHost, tmp_path: Path) -> None:
+    over = threading.Event()
+
+    def fall_silent(handler: BaseHTTPRequestHandler, content: bytes) -> None:
+        serve(handler, content, only=100_000)
+        over.wait(30)
+
+    host.next_answers[PATH].append(fall_silent)
     with httpx.Client(trust_env=False, timeout=0.5) as client:
         impatient = Downloader(client, Meter(Console(file=io.StringIO())), sleep=lambda _: None)
-        with pytest.raises(SourceUnavailable, match="could not be fetched"):
-            impatient.fetch(Remote(host.url + PATH, "w"), tmp_path / "w")
+        assert impatient.fetch(Remote(host.url + PATH, "w"), tmp_path / "w") == SHA256
+    over.set()
+    assert host.asked_for(PATH)[1]["range"] == "bytes=100000-"
+
+
+def test_a_server_that_only_hangs_up_is_given_up(host: ModelHost, downloader: Downloader, tmp_path: Path) -> None:
+    host.next_answers[PATH] += [cut_after(0)] * 9
+    with pytest.raises(SourceUnavailable, match="could not be fetched"):
+        downloader.fetch(Remote(host.url + PATH, "w"), tmp_path / "w")
+    assert len(host.seen) == 5
+
+
+def test_progress_tells_rate_and_what_remains_where_there_is_no_terminal() -> None:
+    said, now = io.StringIO(), [0.0]
+    meter = Meter(Console(file=said, width=200), clock=lambda: now[0])
+    meter.begin("w", 10_000_000, 110_000_000)
+    now[0] = 20.0
+    meter.advance(40_000_000)
+    assert said.getvalue().splitlines() == [
+        "w: 10.0 MB of 110.0",
+        "w: 50.0 MB of 110.0, 2.0 MB/s, 30 s left",
+    ]
