@@ -74,7 +74,7 @@ def read_document(source: str) -> Document:
         raise PolicyError(source, 1, 1, f"cannot be read: {exc.strerror}") from None
 
 
-def read_settled_document(source: str, pause: Callable[[float], None] = time.sleep) -> Document:
+def read_settled_document(source: str, pause: Callable[[float], object] = time.sleep) -> Document:
     """Read until two reads, with a pause between them, give the same: what is just being written is no policy yet.
 
     Raises:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.policies.document import Document
+from gateway.policies.document import Document, read_settled_document
 from gateway.policies.examine import Demands
 from gateway.policies.holder import InForce, PolicyHolder, StickyBy
 from gateway.policies.offers import By
@@ -359,3 +359,32 @@ def test_what_is_in_force_is_replaced_as_a_whole(site: Site) -> None:
 
     assert holder.current is before.stable.loaded
     assert holder.in_force is not before
+
+
+def test_a_file_is_taken_once_it_reads_the_same_twice(site: Site) -> None:
+    writes = iter([policy("public")[:50], policy("public")[:90], policy("public")])
+
+    def pause(_: float) -> None:
+        text = next(writes, None)
+        if text is not None:
+            site.file.write_text(text)
+
+    assert read_settled_document(str(site.file), pause).text == policy("public")
+
+
+def test_a_file_that_never_stays_the_same_is_refused(site: Site) -> None:
+    with pytest.raises(PolicyError, match="changes all the time"):
+        read_settled_document(str(site.file), lambda _: site.file.write_text(f"# {site.wall()}\n"))
+
+
+async def test_a_trial_that_was_lost_on_disk_does_not_keep_the_gateway_from_starting(site: Site) -> None:
+    rollout = site.start()
+    await rollout.start_shadow(Document.of("s", policy("public").encode()), 10, ME)
+    shadow = site.start().holder.in_force.shadow
+    assert shadow is not None
+    assert shadow.percent == 10
+    (site.folder / "policies" / "objects" / shadow.version.sha256).unlink()
+
+    assert site.start().holder.in_force.shadow is None
+    (site.folder / "policies" / "trials.json").write_text("{")
+    assert clearance(site.start()) == "internal"

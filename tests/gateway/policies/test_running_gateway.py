@@ -177,6 +177,7 @@ async def test_open_streams_survive_every_kind_of_reload_and_no_request_meets_tw
         await gateway.until_in_force("only-edge")
         gateway.put("name: [")
         await gateway.live("reload", status=1)
+        assert "refused" in await gateway.live("status", status=1)
         assert await gateway.in_force() == "only-edge"
         gateway.put(policy("cloud"))
         assert "is in force" in await gateway.live("reload", "--why", "the last one")
