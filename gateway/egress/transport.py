@@ -44,7 +44,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
         self._reach = reach
         self._tls = tls if reach.endpoint.base.scheme == "https" else None
         self._generation: Generation | None = None
-        self._urls: dict[httpx.URL, URL] = {}
+        self._urls: dict[str, URL] = {}
         self._addresses: frozenset[str] = frozenset()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -59,7 +59,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             httpx.ReadError: Any other failure after connecting.
             httpx.UnsupportedProtocol: The request is for another endpoint than this one.
         """
-        url = self._urls.get(request.url) or self._url(request)
+        url = self._urls.get(str(request.url)) or self._url(request)
         generation = self._generation or self._open()
         generation.enter()
         try:
@@ -134,8 +134,9 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
         if (asked.scheme, asked.host, asked.port) != (own.scheme, own.host, own.port):
             # A credential goes with every request, and is meant for this host alone.
             raise httpx.UnsupportedProtocol(f"This transport leads to {own.host} alone.", request=request)
-        self._urls[asked] = URL(str(asked), encoded=True)
-        return self._urls[asked]
+        text = str(asked)
+        self._urls[text] = URL(text, encoded=True)
+        return self._urls[text]
 
     def _open(self) -> Generation:
         self._generation = Generation(self._reach, None if self._tls is None else self._tls.context())
