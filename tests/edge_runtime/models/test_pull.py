@@ -6,9 +6,15 @@ import hashlib
 import io
 import json
 import os
+import signal
+import subprocess
+import sys
+import threading
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -26,7 +32,7 @@ from runtime_server.model_signature import Untrusted, sign
 from serving.signatures import PrivateKey
 from tests.edge_runtime.models.conftest import write_model
 from tests.support.gguf_files import make_contents
-from tests.support.model_host import ModelHost, cut_after, model_host, redirect, refuse, web_page
+from tests.support.model_host import ModelHost, cut_after, model_host, redirect, refuse, serve, web_page
 
 COMMIT = "c" * 40
 Pull = Callable[..., Version]
@@ -320,3 +326,41 @@ def test_a_folder_of_safetensors_on_a_hub_says_by_name_what_it_lacks(host: Model
     with pytest.raises(StoreError, match=r"config\.json|tokenizer\.json|model_type"):
         pull(f"hf:o/n@{COMMIT}")
     assert not host.asked_for(f"/o/n/resolve/{COMMIT}/pytorch_model.bin")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_pull_whose_process_ends_is_gone_on_with_by_the_next(
+    store: ModelStore, host: ModelHost, pull: Pull, tmp_path: Path, number: signal.Signals
+) -> None:
+    on_the_web(host, packaged(tmp_path / "p", content=os.urandom(4000)))
+    weights, sent, over = "/tiny/model.onnx", threading.Event(), threading.Event()
+
+    def fall_silent(handler: BaseHTTPRequestHandler, content: bytes) -> None:
+        serve(handler, content, only=100_000)
+        sent.set()
+        over.wait(30)
+
+    host.next_answers[weights].append(fall_silent)
+    command = [sys.executable, "-m", "edge_runtime.models", "--models-dir", str(store.root), "--dev"]
+    with subprocess.Popen([*command, "pull", f"{host.url}/tiny/"], stderr=subprocess.PIPE, text=True) as process:
+        assert sent.wait(30)
+        (part,) = _until(lambda: [p for p in store.root.rglob("*.part") if p.stat().st_size == 100_000])
+        process.send_signal(number)
+        _, said = process.communicate(timeout=30)
+    over.set()
+    assert part.exists()
+    if number is signal.SIGINT:
+        assert (process.returncode, "Interrupted" in said, "Traceback" in said) == (130, True, False)
+        assert nothing_is_visible(store)
+    assert store.names() == []
+    assert pull("HOST/tiny/", dev=True).active
+    assert host.asked_for(weights)[-1]["range"] == "bytes=100000-"
+    assert {path.name for path in store.root.iterdir()} == {"tiny", ".versions", ".lock"}
+
+
+def _until(found: Callable[[], list[Path]]) -> list[Path]:
+    end = time.monotonic() + 30
+    while not (there := found()):
+        assert time.monotonic() < end, "nothing came"
+        time.sleep(0.01)
+    return there
