@@ -21,7 +21,17 @@ def main() -> int:
     edge.add_argument("--context", type=at_least(16), default=2048, metavar="N", help="most tokens of one request")
     edge.add_argument("--threads", type=at_least(1), metavar="N", help="threads of one run (default: its CPUs)")
     edge.add_argument("--device-profile", type=Path, metavar="FILE", help="where to keep how fast the model is here")
+    edge.add_argument("--no-drafts", action="store_true", help="generate token by token even for one request alone")
     memory = parser.add_argument_group("memory")
+    memory.add_argument(
+        "--prefix-dir",
+        type=Path,
+        metavar="DIR",
+        help="keep keys and values of prompts here, of requests that say they may be kept (default: nowhere)",
+    )
+    memory.add_argument(
+        "--prefix-mib", type=at_least(1), default=512, metavar="N", help="most of them (default: %(default)s)"
+    )
     memory.add_argument(
         "--keep-alive-s",
         type=float,
@@ -44,6 +54,9 @@ def main() -> int:
         waiting_limit=options.waiting_limit,
         threads=arguments.threads,
         trusted_keys=options.trusted_keys,
+        prefix_folder=arguments.prefix_dir,
+        prefix_mib=arguments.prefix_mib,
+        drafts=not arguments.no_drafts,
     )
     below = arguments.unload_below_mib
     policy = ResidencyPolicy(

@@ -217,7 +217,12 @@ class RecordSettings(_Frozen):
 
 
 class EdgeRuntimeSettings(_Frozen):
-    """The edge runtime that `tidegate up` and `tidegate edge serve` start."""
+    """The edge runtime that `tidegate up` and `tidegate edge serve` start.
+
+    Attributes:
+        keep_prefixes: Highest class of requests whose prompts may leave keys and values on the disk; none leaves any.
+        keep_prefixes_mib: Most of them.
+    """
 
     model: str = "smollm2-135m-instruct-q4_1"
     slots: int = Field(default=4, gt=0)
@@ -226,6 +231,13 @@ class EdgeRuntimeSettings(_Frozen):
     waiting_limit: int = Field(default=64, ge=0)
     keep_alive_s: float | None = Field(default=None, ge=0)
     unload_below_mib: int | None = Field(default=None, gt=0)
+    keep_prefixes: Literal["public", "internal", "confidential", "restricted"] | None = None
+    keep_prefixes_mib: int = Field(default=512, gt=0)
+
+    @property
+    def keeps_prefixes(self) -> DataClass | None:
+        """`keep_prefixes`, as a class."""
+        return None if self.keep_prefixes is None else DataClass.from_word(self.keep_prefixes)
 
 
 class CloudRuntimeSettings(_Frozen):

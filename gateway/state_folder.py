@@ -27,6 +27,11 @@ class StateFolder:
         return self.root / "run" / "edge.sock"
 
     @property
+    def prefixes(self) -> Path:
+        """Keys and values of prompts, which the edge runtime keeps."""
+        return self.root / "prefixes"
+
+    @property
     def traces(self) -> Path:
         """Spans as lines of OTLP JSON, one file a program."""
         return self.root / "traces"

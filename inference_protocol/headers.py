@@ -30,6 +30,8 @@ RETRY_AFTER = "retry-after"
 
 # What the gateway tells our runtimes: `truncate` makes them stop in time for the budget that is left.
 LATE = "x-tidegate-late"
+# And: `prefix` lets them write keys and values of the prompt to the disk, for prompts that begin alike.
+KEEP = "x-tidegate-keep"
 
 # Everything under this prefix is ours to say; a caller's own is stripped before anything reads it.
 OWN_PREFIX = "x-tidegate-"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from inference_protocol.engine_steps import EngineStep
 from inference_protocol.runtime_state import RuntimeState
 from inference_protocol.sampling import Sampling
 from inference_protocol.timings import Timings
@@ -148,6 +149,10 @@ class Engine(Protocol):
             QueueFull: Every slot and every place in the queue is taken.
             NotReady: `state()` does not say `ready`, or the job's version is served no longer.
         """
+        ...
+
+    def steps(self) -> Sequence[EngineStep]:
+        """Return what was done lately, oldest first; nothing where an engine does not tell."""
         ...
 
     def state(self) -> RuntimeState:

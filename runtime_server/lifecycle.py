@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 
+from inference_protocol.engine_steps import EngineStep
 from inference_protocol.errors import Overloaded, Unavailable
 from inference_protocol.runtime_state import RuntimeState, RuntimeStatus
 from runtime_server.answer import GenerationCancelled, NothingToGenerate
@@ -82,6 +83,10 @@ class Lifecycle:
             supervisor.cancel()
             await asyncio.wait([supervisor])
             await self._engine.stop()
+
+    def steps(self) -> Sequence[EngineStep]:
+        """Return what the engine did lately."""
+        return self._engine.steps()
 
     def state(self) -> RuntimeState:
         """Return the engine's state, or ours where we know better."""

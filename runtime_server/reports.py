@@ -38,6 +38,10 @@ class Reports:
         """What the gateway polls; see `inference_protocol.runtime_state`."""
         return Response(self._lifecycle.state().model_dump_json(), media_type="application/json")
 
+    async def steps(self, _: Request) -> Response:
+        """What the engine did lately; see `inference_protocol.engine_steps`."""
+        return Response(orjson.dumps({"steps": self._lifecycle.steps()}), media_type="application/json")
+
     async def live(self, _: Request) -> Response:
         """The loop turns. Also while draining: who is killed then cannot finish."""
         return _json({"status": "live"})

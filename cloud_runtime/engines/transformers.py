@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from cloud_runtime.engines.loading import EngineSettings, LoadedModel, load
 from cloud_runtime.engines.request import Request
+from inference_protocol.engine_steps import EngineStep
 from inference_protocol.runtime_state import RuntimeState, RuntimeStatus
 from runtime_server.engine import (
     LONGEST_STEP_S,
@@ -104,6 +105,10 @@ class TransformersEngine:
             self._expiries[request] = loop.call_at(job.deadline, self._leave_queue, request, FinishReason.LENGTH)
         self._advance()
         return stream
+
+    def steps(self) -> tuple[EngineStep, ...]:
+        """Return nothing: this engine takes no notes."""
+        return ()
 
     def state(self) -> RuntimeState:
         """Return load and speed as they are now."""

@@ -13,13 +13,14 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from edge_runtime.generation.engine import SlotEngine
 from edge_runtime.generation.loading import EngineSettings
 from edge_runtime.residency.memory import TooLittleMemory, available_bytes
 from edge_runtime.residency.resident import OpenedVersion, Resident, open_version
+from inference_protocol.engine_steps import EngineStep
 from inference_protocol.runtime_state import RuntimeState, RuntimeStatus
 from runtime_server import model_manifest
 from runtime_server.chat_models import ChatModels
@@ -124,6 +125,10 @@ class ResidentEngine:
         if wanted is None:
             raise NotReady
         return wanted.submit(job)
+
+    def steps(self) -> Sequence[EngineStep]:
+        """Return what the version that new requests go to did lately."""
+        return () if self._current is None else self._current.steps()
 
     def state(self) -> RuntimeState:
         """Return load and speed of the version that new requests go to; what still runs on old ones counts."""

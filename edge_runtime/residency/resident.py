@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from edge_runtime.generation.genai_config import read_genai_config
 from edge_runtime.generation.loading import EngineSettings
 from edge_runtime.residency.memory import MemoryNeed, TooLittleMemory, memory_need
 from edge_runtime.residency.pending import PendingGeneration
+from inference_protocol.engine_steps import EngineStep
 from inference_protocol.runtime_state import RuntimeState, RuntimeStatus, ServedModel
 from runtime_server import model_manifest
 from runtime_server.chat_model import ChatModel, load_chat_model
@@ -128,6 +129,10 @@ class Resident:
     def held_bytes(self) -> int:
         """What unloading it would give back."""
         return self.opened.need.total if self.is_loaded else 0
+
+    def steps(self) -> Sequence[EngineStep]:
+        """Return what its engine did lately; nothing while it is not loaded."""
+        return () if self._engine is None else self._engine.steps()
 
     def state(self) -> RuntimeState:
         """Return its engine's state; while it is not loaded, what was last known of its speed."""

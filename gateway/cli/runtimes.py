@@ -28,6 +28,8 @@ def edge_argv(settings: Settings) -> list[str]:
         ("--unload-below-mib", own.unload_below_mib),
     ):
         argv += [] if value is None else [option, str(value)]
+    if own.keep_prefixes is not None:
+        argv += ["--prefix-dir", str(settings.folder.prefixes), "--prefix-mib", str(own.keep_prefixes_mib)]
     return argv
 
 

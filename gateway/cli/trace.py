@@ -13,6 +13,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from gateway.cli import engine_trace
 from gateway.cli.options import JsonOption, SettingsOption, fail, settings_or_fail
 from gateway.cli.trace_search import FoundRequest, find_settled
 from gateway.cli.waterfall import Row, bar, waterfall
@@ -33,6 +34,9 @@ def trace(
             help="The answer's x-request-id, your own request id, or a trace id. The last request if left out."
         ),
     ] = None,
+    engine: Annotated[
+        bool, typer.Option("--engine", help="Show what the edge engine did lately instead, step by step.")
+    ] = False,
     as_json: JsonOption = False,
     settings_file: SettingsOption = None,
     state_dir: Annotated[
@@ -41,6 +45,9 @@ def trace(
 ) -> None:
     """Show the way of one request through all programs as a waterfall."""
     folder = state_dir if state_dir is not None else settings_or_fail(settings_file).state_dir
+    if engine:
+        engine_trace.show(StateFolder(folder).edge_socket, as_json=as_json)
+        return
     found = find_settled(folder, request_id, wait_s=_WAIT_S)
     if found is None:
         fail(_nothing_found(folder, request_id))

@@ -22,6 +22,7 @@ from inference_protocol import headers
 from inference_protocol.errors import EgressRefused
 from inference_protocol.openai_body import DROPPED_FIELDS
 from routing_policies.policy.model import Late
+from routing_policies.signals.label import DataClass
 from routing_policies.verdict import Transform
 
 _USAGE_WANTED = orjson.dumps({"include_usage": True})
@@ -30,17 +31,26 @@ _USAGE_WANTED = orjson.dumps({"include_usage": True})
 class Outbound:
     """Builds permits and headers of attempts."""
 
-    def __init__(self, salt_key: bytes, pseudonymizer: Pseudonymizer, *, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        salt_key: bytes,
+        pseudonymizer: Pseudonymizer,
+        *,
+        clock: Callable[[], float],
+        keeps_prefixes: DataClass | None = None,
+    ) -> None:
         """Set up.
 
         Args:
             salt_key: Key of the HMAC that keeps tenants' prefix caches apart.
             pseudonymizer: Replaces values where a verdict says so.
             clock: Monotonic seconds.
+            keeps_prefixes: The highest class of requests of which our runtimes may keep something on the disk.
         """
         self._pseudonymizer = pseudonymizer
         self._salt = functools.lru_cache(maxsize=4096)(functools.partial(_salt, salt_key))
         self._clock = clock
+        self._keeps_prefixes = keeps_prefixes
 
     async def permit(self, decided: Decided, target: Target) -> Permit:
         """Make the body for a target and the permit that the door asks for.
@@ -80,10 +90,13 @@ class Outbound:
         if target.settings.sends_trace:
             out[headers.TRACEPARENT] = observability.traceparent(span)
         remaining = decided.view.deadline.remaining_total_ms(self._clock())
-        if remaining is not None and target.settings.protocol is TargetProtocol.TIDEGATE:
+        ours = target.settings.protocol is TargetProtocol.TIDEGATE
+        if ours and remaining is not None:
             out[headers.LATENCY_BUDGET_MS] = str(max(1, int(remaining)))
             if decided.policy.policy.defaults.late is Late.TRUNCATE:
                 out[headers.LATE] = Late.TRUNCATE.value
+        if ours and self._keeps_prefixes is not None and decided.verdict.label.level <= self._keeps_prefixes:
+            out[headers.KEEP] = "prefix"
         return out
 
     def _splices(self, decided: Decided, target: Target) -> dict[str, bytes | None]:

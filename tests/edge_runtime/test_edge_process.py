@@ -15,8 +15,8 @@ QUESTION = "What is the capital of France?"
 
 
 @asynccontextmanager
-async def serving(model_dir, socket, *options: str):
-    command = ["-m", "edge_runtime", "--model-dir", model_dir, "--model-name", "smollm2", "--socket", socket, *options]
+async def serving(model_dir, socket, *options: str, name: str = "smollm2"):
+    command = ["-m", "edge_runtime", "--model-dir", model_dir, "--model-name", name, "--socket", socket, *options]
     process = await asyncio.create_subprocess_exec(sys.executable, *map(str, command), stderr=asyncio.subprocess.PIPE)
     try:
         async with asyncio.timeout(60):
@@ -67,6 +67,38 @@ async def test_it_answers_over_its_socket_tells_its_state_and_ends_on_a_signal(e
         assert chunks[-1]["timings"]["prefill_ms"] > 0
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0
+
+
+async def test_a_prompt_that_may_be_kept_is_not_read_again_after_a_restart_and_the_steps_tell(edge_model, tmp_path):
+    socket, options = (
+        tmp_path / "edge.sock",
+        ["--slots", "1", "--context", "512", "--prefix-dir", tmp_path / "prefixes"],
+    )
+
+    def asked(text):
+        messages = [{"role": "user", "content": f"{text} {QUESTION}"}]
+        return {"model": "smollm2", "temperature": 0, "max_tokens": 8, "messages": messages}
+
+    kept, secret = asked("Think of all the countries. " * 20), asked("Think of a secret of mine. " * 20)
+    answers = []
+    for _ in range(2):
+        async with serving(edge_model, socket, *options) as process, client(socket) as edge:
+            await ready(edge)
+            headers = {"x-tidegate-keep": "prefix"}
+            answers.append((await edge.post("/v1/chat/completions", json=kept, headers=headers)).json())
+            answers.append((await edge.post("/v1/chat/completions", json=secret)).json())
+            steps = (await edge.get("/internal/steps")).json()["steps"]
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0
+    before, secret_before, after, secret_after = (
+        (answer["choices"][0]["message"]["content"], answer["usage"]["prompt_tokens_details"]["cached_tokens"])
+        for answer in answers
+    )
+    assert before == (after[0], 0)
+    assert after[1] >= 64
+    assert secret_after == (secret_before[0], secret_before[1])
+    assert [step["kind"] for step in steps][:2] == ["restore", "read"] or steps[1]["kind"] == "restore"
+    assert all(step["rows"] and step["duration_ms"] > 0 for step in steps)
 
 
 async def test_a_folder_that_is_no_model_ends_the_process_with_a_reason(tmp_path):

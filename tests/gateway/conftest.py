@@ -49,6 +49,7 @@ def house(tmp_path: Path) -> HouseFactory:
         edge: ScriptedRuntime | None = None,
         cloud: ScriptedRuntime | None = None,
         loaded: LoadedPolicy | None = None,
+        keep_prefixes: str | None = None,
         **settings: Any,
     ) -> AsyncIterator[House]:
         edge = edge or ScriptedRuntime()
@@ -57,6 +58,8 @@ def house(tmp_path: Path) -> HouseFactory:
         async with edge, cloud:
             write_word_tokenizer(tmp_path / "models" / "smollm2-135m-instruct-q4_1")
             configured = settings_for(tmp_path, edge=edge.endpoint, cloud=cloud.endpoint, **settings)
+            runtime = configured.edge.model_copy(update={"keep_prefixes": keep_prefixes})
+            configured = configured.model_copy(update={"edge": runtime})
             async with running_gateway(configured, loaded) as gateway:
                 await gateway.until_health(edge=Health.UP, cloud=Health.UP)
                 yield House(gateway, edge, cloud)

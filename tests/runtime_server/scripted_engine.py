@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
+from inference_protocol.engine_steps import EngineStep
 from inference_protocol.runtime_state import RuntimeState, RuntimeStatus, ServedModel
 from inference_protocol.timings import Timings
 from runtime_server.engine import FinishReason, GenerationJob, QueueFull, TokenEvent
@@ -88,6 +89,9 @@ class ScriptedEngine:
         await asyncio.wait_for(self._submitted.wait(), 5)
         self._submitted.clear()
         return self.generations[-1]
+
+    def steps(self) -> tuple[EngineStep, ...]:
+        return ()
 
     def state(self) -> RuntimeState:
         model = ServedModel(id=MODEL, digest="0" * 64, window=WINDOW)

@@ -52,10 +52,31 @@ async def test_a_policy_that_cuts_late_answers_short_tells_the_runtime(house: Ho
         assert "x-tidegate-late" not in without, "without a budget nothing is late"
 
 
+@pytest.mark.parametrize(
+    ("allowed", "data_class", "keep"),
+    [
+        (None, "public", None),
+        ("internal", "public", "prefix"),
+        ("internal", "internal", "prefix"),
+        ("internal", "confidential", None),
+        ("confidential", "restricted", None),
+    ],
+)
+async def test_the_runtime_may_keep_prompts_up_to_the_class_that_the_settings_name(
+    house: HouseFactory, allowed: str | None, data_class: str, keep: str | None
+) -> None:
+    async with house(keep_prefixes=allowed) as h:
+        await h.gateway.chat(headers={"x-data-class": data_class, "x-tidegate-keep": "prefix"})
+        [post] = h.edge.posts
+        assert post.headers.get("x-tidegate-keep") == keep
+
+
 @pytest.mark.parametrize("stream", [True, False])
 async def test_an_openai_server_is_told_nothing_that_is_ours(house: HouseFactory, stream: bool) -> None:
-    async with house(protocol="openai") as h:
+    async with house(protocol="openai", keep_prefixes="restricted") as h:
         await h.gateway.chat(headers={"x-latency-budget-ms": "9000"}, stream=stream)
         post = (h.edge.posts + h.cloud.posts)[0]
-        assert post.headers.keys().isdisjoint({"x-latency-budget-ms", "x-tidegate-late", "traceparent"})
+        assert post.headers.keys().isdisjoint(
+            {"x-latency-budget-ms", "x-tidegate-late", "x-tidegate-keep", "traceparent"}
+        )
         assert "cache_salt" not in post.json
