@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from gateway.off_loop import off_loop_in_short_turns
 from gateway.policies.gate import Gate, Judged
 from gateway.policies.held import Held
 from gateway.policies.holder import InForce, PolicyHolder, Version
@@ -50,7 +51,7 @@ class Admission:
             return Change("unchanged", stable.number)
         if self.held is not None and self._is_held(offer, self.held):
             return self._still_held(self.held)
-        judged = await asyncio.to_thread(self._gate.judge, offer, stable.loaded)
+        judged = await off_loop_in_short_turns(self._gate.judge, offer, stable.loaded)
         if judged.missing:
             return await self._hold(offer, judged, file_sha256)
         return await self._admit(offer, judged, file_sha256)

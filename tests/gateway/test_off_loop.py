@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import pytest
 
-from gateway.off_loop import READ_BYTES, off_loop_if_large
+from gateway.off_loop import READ_BYTES, off_loop_if_large, off_loop_in_short_turns
 from tests.gateway.conftest import HouseFactory
 from tests.support.scripted_runtime import ScriptedRuntime, state
 
@@ -49,3 +50,11 @@ async def test_no_step_reads_a_large_body_on_the_loop(
         assert (await h.gateway.chat("word " * (READ_BYTES // 5 + 1), max_tokens=8)).status_code == 200
         assert threads
         assert threading.current_thread() not in threads
+
+
+async def test_a_long_computation_lets_the_loop_have_its_turn_sooner_while_it_runs() -> None:
+    usual = sys.getswitchinterval()
+
+    assert await off_loop_in_short_turns(sys.getswitchinterval) < usual / 5
+
+    assert sys.getswitchinterval() == usual
