@@ -1,0 +1,284 @@
+"""The wiring of the gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import random
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from fastapi import FastAPI
+from opentelemetry.trace import Tracer
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from gateway.admin.access import Access
+from gateway.admin.app import AdminApp
+from gateway.admin.policy_calls import PolicyCalls
+from gateway.admin.views import Views
+from gateway.api.answering import Answering
+from gateway.api.direct_routes import DirectRoutes
+from gateway.api.exchange_opener import ExchangeOpener
+from gateway.api.explain import Explaining
+from gateway.api.framework_faults import install_fault_handlers
+from gateway.api.health import LiveEndpoint, ReadyEndpoint
+from gateway.api.inference import InferenceEndpoint
+from gateway.api.models import ModelsEndpoint
+from gateway.api.openapi import OpenApiEndpoint
+from gateway.api.public_models import resolving
+from gateway.device import DeviceWatch
+from gateway.dispatch.dispatcher import Dispatcher
+from gateway.dispatch.outbound import Outbound
+from gateway.dispatch.stream_watch import StreamLimits
+from gateway.egress.pseudonyms import Pseudonymizer
+from gateway.identity import Identity
+from gateway.measure import Measurer
+from gateway.pipeline import Pipeline
+from gateway.policies.draw import Seeds
+from gateway.policies.holder import PolicyHolder
+from gateway.policies.rollout import Rollout
+from gateway.policies.start import Begun
+from gateway.policies.store import VersionStore
+from gateway.policies.watch import PolicyWatch
+from gateway.policies.wiring import demands_of
+from gateway.quota import Quotas
+from gateway.records.log import RecordLog
+from gateway.settings import Settings
+from gateway.settle import Settlement
+from gateway.state.keys import Keys, Purpose, load_keys
+from gateway.state.label_store import LabelStore, make_label_file
+from gateway.state.taint import Taints
+from gateway.tally import Tally
+from gateway.targets.connectivity import ConnectivityWatch
+from gateway.targets.poller import Poller
+from gateway.targets.registry import Targets
+from gateway.targets.tokens import reference_tokenizer
+from inference_protocol import paths
+from inference_protocol.openai_chat import parse_chat
+from inference_protocol.openai_completion import parse_completion
+from observability import ServerSpanMiddleware
+from routing_policies.signals.scanner import build_scanner
+from serving.http_request import read_body
+from serving.in_flight import InFlight
+
+QUIET_PATHS = frozenset({paths.LIVE, paths.READY, paths.MODELS, paths.OPENAPI})
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """The gateway as an ASGI application, what its server needs to drain it, and what operators reach it by.
+
+    Attributes:
+        admin: The application of the admin listener.
+        reload: Has the policy's file read again, soon.
+    """
+
+    asgi: ASGIApp
+    admin: ASGIApp
+    admission: InFlight
+    targets: Targets
+    rollout: Rollout
+    reload: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rooms:
+    """What several routes share, and what is open until the end."""
+
+    targets: Targets
+    rollout: Rollout
+    watch: PolicyWatch
+    taints: Taints
+    records: RecordLog
+    admission: InFlight
+    connectivity: ConnectivityWatch
+    tally: Tally
+
+    @asynccontextmanager
+    async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
+        poller = Poller(self.targets, connectivity=self.connectivity)
+        tasks = [
+            asyncio.create_task(poller.run(), name="poller"),
+            asyncio.create_task(self.watch.run(), name="policy-watch"),
+        ]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.targets.aclose()
+            self.records.close()
+            self.taints.close()
+
+
+def create_app(
+    settings: Settings,
+    begun: Begun,
+    tracer: Tracer,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    wall: Callable[[], float] = time.time,
+) -> App:
+    """Wire every room.
+
+    Args:
+        settings: How this installation runs.
+        begun: The policy in force at the start.
+        tracer: Where spans go.
+        clock: Monotonic seconds.
+        wall: Seconds since the epoch, for records.
+
+    Raises:
+        ValueError: A credential or the installation's key cannot be read.
+        OSError: The state folder cannot be used.
+    """
+    draw = random.Random(secrets.token_bytes(32))  # noqa: S311  # ids and seeds keep no secret
+    keys = load_keys(settings.folder.keys, before_the_first=lambda: make_label_file(settings.folder.labels_file))
+    rollout = _rollout(settings, begun, wall)
+    connectivity = ConnectivityWatch(_elsewhere(rollout.holder), clock=clock, metered=settings.metered)
+    rooms = _Rooms(
+        Targets.from_settings(
+            settings, device=DeviceWatch(lambda: connectivity.state, clock=clock), clock=clock, draw=draw
+        ),
+        rollout,
+        PolicyWatch(rollout, on_change=settings.rollout.watch),
+        Taints(LabelStore(settings.folder.labels_file, wall=wall), keys),
+        RecordLog.from_settings(settings),
+        InFlight(settings.limits.concurrent_requests, settings.limits.body_bytes_in_flight, clock=clock),
+        connectivity,
+        Tally(),
+    )
+    pipeline = _pipeline(settings, rooms, keys, tracer, clock=clock, any_seed=lambda: draw.getrandbits(63))
+    begin = ExchangeOpener(clock=clock, wall=wall, new_id=lambda: f"req-{draw.getrandbits(96):024x}")
+    posts = _posts(settings, rooms, pipeline, begin, clock)
+    asgi = ServerSpanMiddleware(
+        DirectRoutes(posts, _framework(rooms, posts)),
+        tracer,
+        trust_inbound=settings.telemetry.trust_inbound_trace,
+        quiet_paths=QUIET_PATHS,
+    )
+    return App(asgi, _admin(settings, rooms, clock), rooms.admission, rooms.targets, rollout, rooms.watch.ask)
+
+
+def _rollout(settings: Settings, begun: Begun, wall: Callable[[], float]) -> Rollout:
+    """The policies in force, and the way for others to come into force."""
+    store = VersionStore(settings.folder.policies)
+    rollout = Rollout(PolicyHolder(begun.in_force), store, demands_of(settings), settings.policy, wall=wall)
+    if begun.fault is not None:
+        rollout.mark_stale(begun.fault)
+    return rollout
+
+
+def _admin(settings: Settings, rooms: _Rooms, clock: Callable[[], float]) -> AdminApp:
+    """What operators reach: each room brings its own routes."""
+    views = Views(rooms.rollout, rooms.targets, rooms.connectivity, rooms.admission, rooms.tally, clock=clock)
+    return AdminApp(Access(settings.auth), [*views.routes(), *PolicyCalls(rooms.rollout).routes()])
+
+
+def _pipeline(
+    settings: Settings,
+    rooms: _Rooms,
+    keys: Keys,
+    tracer: Tracer,
+    *,
+    clock: Callable[[], float],
+    any_seed: Callable[[], int],
+) -> Pipeline:
+    """Steps 3 to 6 of the way of a request."""
+    scanner = build_scanner()
+    counter, calibration = reference_tokenizer(settings)
+    dispatcher = Dispatcher(
+        rooms.targets,
+        Outbound(
+            keys.derive(Purpose.CACHE_SALT),
+            Pseudonymizer(scanner, keys),
+            clock=clock,
+            keeps_prefixes=settings.edge.keeps_prefixes,
+        ),
+        scanner,
+        settings.timeouts,
+        tracer,
+        clock=clock,
+        max_answer_bytes=settings.limits.answer_bytes,
+        attempts=settings.attempts,
+    )
+    return Pipeline(
+        rooms.rollout.holder,
+        Measurer(scanner, rooms.taints, calibration, counter),
+        rooms.taints,
+        rooms.targets,
+        rooms.records,
+        dispatcher,
+        tracer,
+        clock=clock,
+        seeds=Seeds(keys, any_seed),
+    )
+
+
+def _posts(
+    settings: Settings, rooms: _Rooms, pipeline: Pipeline, begin: ExchangeOpener, clock: Callable[[], float]
+) -> dict[str, ASGIApp]:
+    """The routes that take an inference request; they differ in what is done with it."""
+    endpoint = functools.partial(
+        InferenceEndpoint,
+        begin=begin,
+        identity=Identity(settings.auth),
+        admission=rooms.admission,
+        quotas=Quotas(settings.auth.keys, clock=clock),
+        read_body=functools.partial(
+            read_body, max_bytes=settings.limits.body_bytes, timeout_s=settings.timeouts.body_s
+        ),
+        settlement=Settlement(rooms.targets, rooms.records, rooms.tally, clock=clock),
+    )
+    chat, completion = (
+        resolving(parse, settings.default_model, rooms.targets.public_models)
+        for parse in (parse_chat, parse_completion)
+    )
+    answering = Answering(pipeline, _stream_limits(settings))
+    return {
+        paths.CHAT_COMPLETIONS: endpoint(answering, parse=chat),
+        paths.COMPLETIONS: endpoint(answering, parse=completion),
+        paths.ROUTE_EXPLAIN: endpoint(Explaining(pipeline), parse=chat),
+    }
+
+
+def _elsewhere(policies: PolicyHolder) -> Callable[[str], bool]:
+    """Whether a target is not this device, by the policy in force."""
+
+    def is_elsewhere(name: str) -> bool:
+        promise = policies.current.policy.targets.get(name)
+        return promise is not None and not promise.on_device
+
+    return is_elsewhere
+
+
+def _stream_limits(settings: Settings) -> Callable[[str], StreamLimits]:
+    """The bounds on a stream, by the target that it comes from."""
+    found: dict[str, StreamLimits] = {}
+    for name, own in settings.targets.items():
+        timeouts = own.timeouts.over(settings.timeouts)
+        found[name] = StreamLimits(timeouts.idle_s, timeouts.total_s, timeouts.reader_s, timeouts.ping_s)
+    return found.__getitem__
+
+
+def _framework(rooms: _Rooms, posts: Mapping[str, ASGIApp]) -> FastAPI:
+    """All routes within the framework, which answers for other paths and methods too."""
+    # Our own document, and not the bundled pages, which would load scripts from another host.
+    api = FastAPI(title="Tidegate", openapi_url=None, lifespan=rooms.lifespan)
+    install_fault_handlers(api)
+    gets: dict[str, ASGIApp] = {
+        paths.MODELS: ModelsEndpoint(rooms.targets),
+        paths.LIVE: LiveEndpoint(),
+        paths.READY: ReadyEndpoint(rooms.targets, rooms.rollout, rooms.admission),
+        paths.OPENAPI: OpenApiEndpoint(),
+    }
+    api.router.routes += [
+        *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()),
+        *(Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()),
+    ]
+    return api
