@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import signal
 import socket
@@ -17,6 +18,7 @@ from starlette.types import ASGIApp
 from serving.garbage import rare_collections
 from serving.http_protocol import BoundedHttpProtocol
 from serving.listener import Listener
+from serving.service_manager import ServiceManager
 
 # What answers get, once their work was cancelled, to say so to their clients.
 _CLOSING_TIMEOUT_S = 5
@@ -68,12 +70,15 @@ def serve_until_signal(
     """Serve `app` until SIGTERM, SIGINT or its own failure.
 
     The first signal drains. `/readyz` says so while connections are still taken, so that a load balancer sees it. The
-    second ends the drain: what still runs then is cut off. SIGHUP calls `on_hangup`; without that it ends the program.
+    second ends the drain: what still runs then is cut off. SIGHUP calls `on_hangup`; without that it ends the program. A
+    service manager that wants to be told of all this is.
     """
-    server = _Server(_config(app, lifespan="on"), listener)
+    manager = ServiceManager()
+    told = functools.partial(manager.tell, "READY=1", f"STATUS=Serving {listener.address}")
+    server = _Server(_config(app, lifespan="on"), listener, told)
     side = None if beside is None else _Server(_config(beside.app, lifespan="off"), beside.listener)
     with rare_collections(), asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
-        runner.run(_serve(server, side, ending, on_hangup))
+        runner.run(_serve(server, side, ending, on_hangup, manager))
 
 
 def _config(app: ASGIApp, *, lifespan: Literal["on", "off"]) -> uvicorn.Config:
@@ -95,20 +100,28 @@ def _config(app: ASGIApp, *, lifespan: Literal["on", "off"]) -> uvicorn.Config:
 class _Server(uvicorn.Server):
     """Leaves signals to us: uvicorn's handler closes the door at once, before `/readyz` could say that it will."""
 
-    def __init__(self, config: uvicorn.Config, listener: Listener) -> None:
+    def __init__(self, config: uvicorn.Config, listener: Listener, when_serving: Callable[[], None] = _nothing) -> None:
         super().__init__(config)
         self.listener = listener
+        self._when_serving = when_serving
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         _logger.info("Serving %s", self.listener.address)
+        self._when_serving()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
 
-async def _serve(server: _Server, side: _Server | None, ending: Ending, on_hangup: Callable[[], None] | None) -> None:
+async def _serve(
+    server: _Server,
+    side: _Server | None,
+    ending: Ending,
+    on_hangup: Callable[[], None] | None,
+    manager: ServiceManager,
+) -> None:
     stopping, hurrying = asyncio.Event(), asyncio.Event()
 
     def on_signal() -> None:
@@ -121,21 +134,23 @@ async def _serve(server: _Server, side: _Server | None, ending: Ending, on_hangu
         loop.add_signal_handler(number, on_signal)
     if on_hangup is not None:
         loop.add_signal_handler(signal.SIGHUP, on_hangup)
-    serving = asyncio.create_task(server.serve(sockets=[server.listener.socket]))
-    serving_beside = None if side is None else asyncio.create_task(side.serve(sockets=[side.listener.socket]))
-    failed = [] if ending.failed is None else [ending.failed.wait()]
-    await _first_of(serving, stopping.wait(), *failed)
-    if stopping.is_set():
-        _logger.info("Draining")
-        await _first_of(ending.drain(), hurrying.wait())
-        if hurrying.is_set():
-            _logger.info("Told twice: ending what still runs")
-            ending.hurry()
-    server.should_exit = True
-    await serving
-    if side is not None and serving_beside is not None:
-        side.should_exit = True
-        await serving_beside
+    async with manager.watched():
+        serving = asyncio.create_task(server.serve(sockets=[server.listener.socket]))
+        serving_beside = None if side is None else asyncio.create_task(side.serve(sockets=[side.listener.socket]))
+        failed = [] if ending.failed is None else [ending.failed.wait()]
+        await _first_of(serving, stopping.wait(), *failed)
+        if stopping.is_set():
+            _logger.info("Draining")
+            manager.tell("STOPPING=1", "STATUS=Draining")
+            await _first_of(ending.drain(), hurrying.wait())
+            if hurrying.is_set():
+                _logger.info("Told twice: ending what still runs")
+                ending.hurry()
+        server.should_exit = True
+        await serving
+        if side is not None and serving_beside is not None:
+            side.should_exit = True
+            await serving_beside
 
 
 async def _first_of(*waits: asyncio.Task[None] | Coroutine[Any, Any, object]) -> None:
