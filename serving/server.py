@@ -70,8 +70,8 @@ def serve_until_signal(
     """Serve `app` until SIGTERM, SIGINT or its own failure.
 
     The first signal drains. `/readyz` says so while connections are still taken, so that a load balancer sees it. The
-    second ends the drain: what still runs then is cut off. SIGHUP calls `on_hangup`; without that it ends the program. A
-    service manager that wants to be told of all this is.
+    second ends the drain: what still runs then is cut off. SIGHUP calls `on_hangup`; without that it ends the program.
+    A service manager that wants to be told of all this is.
     """
     manager = ServiceManager()
     told = functools.partial(manager.tell, "READY=1", f"STATUS=Serving {listener.address}")
