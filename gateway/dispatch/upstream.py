@@ -69,7 +69,7 @@ class UpstreamStream:
                 committed = self._take(frame, self._held) or committed
             if not committed and (frames is None or self._done):
                 raise UpstreamCut("The target's answer ended before it held any content.")
-            if len(self._held) > _MAX_HELD_FRAMES:
+            if not committed and len(self._held) > _MAX_HELD_FRAMES:
                 raise UpstreamProtocol("The target sent frame after frame without content.")
 
     async def relay(self) -> AsyncIterator[bytes]:

@@ -311,6 +311,14 @@ AFTER_CONTENT: Sequence[Fault] = (
 
 HARMLESS: Sequence[Fault] = (
     Fault(
+        "sends everything in one packet",
+        stream(event(role="assistant") + event(content="ab") * 400 + STOP + DONE_EVENT),
+        True,
+        200,
+        None,
+        "ab" * 400,
+    ),
+    Fault(
         "sends one garbled event among good ones",
         stream(event(content="a"), b'data: {"choices":[{"delta":\n\n', event(content="b"), STOP, DONE_EVENT),
         True,
