@@ -72,7 +72,11 @@ def _parser() -> argparse.ArgumentParser:
         made = command(name, run)
         made.add_argument("--json", action="store_true")
         if name != "list":
-            made.add_argument("model", nargs="*" if name == "verify" else None)
+            made.add_argument("model", nargs="*" if name == "verify" else "?")
+        if name == "show":
+            made.add_argument(
+                "--profile", type=Path, help="the file that keeps how fast models are here"
+            )
     command("activate", commands.activate, "model")
     command("rollback", commands.rollback, "model")
     command("remove", commands.remove, "model").add_argument("--all", action="store_true")

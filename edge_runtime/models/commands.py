@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from edge_runtime.measuring.device_profile import DeviceProfile
 from edge_runtime.models.keys import own_key
 from edge_runtime.models.names import split_reference
 from edge_runtime.models.pulling import PullOptions, pull_model
 from edge_runtime.models.reports import describe, verify_version
+from edge_runtime.models.showing import lines, show_version
 from edge_runtime.models.store import ModelStore
 from serving.signatures import PrivateKey
 
@@ -55,15 +59,20 @@ def list_versions(store: ModelStore, asked: argparse.Namespace, out: Console) ->
 
 
 def show(store: ModelStore, asked: argparse.Namespace, out: Console) -> int:
-    """Print what is known of one version."""
-    row = describe(store, store.find(asked.model))
+    """Print size, speed here, loss and origin of one version, or of every active one."""
+    every = (store.active(name) for name in store.names())
+    versions = [version for version in every if version] if asked.model is None else [store.find(asked.model)]
+    speeds = {} if asked.profile is None else DeviceProfile(asked.profile, now=time.time).read().models
+    rows = [show_version(store, version, speeds) for version in versions]
     if asked.json:
-        _print_json(row)
+        _print_json(rows if asked.model is None else rows[0])
         return 0
     table = Table(box=None, pad_edge=False, show_header=False)
-    for name, value in row.items():
-        if value not in (None, [], {}):
-            table.add_row(name.replace("_", " "), value if isinstance(value, str) else json.dumps(value))
+    for number, row in enumerate(rows):
+        if number:
+            table.add_row()
+        for name, value in lines(row):
+            table.add_row(name, Text(value, overflow="fold"))
     out.print(table)
     return 0
 

@@ -46,9 +46,17 @@ def list_versions(as_json: JsonOption = False, settings_file: SettingsOption = N
 
 
 @app.command()
-def show(model: ModelArgument, as_json: JsonOption = False, settings_file: SettingsOption = None) -> None:
-    """Show what a version is made of, what it lost, where it came from and who signed it."""
-    _become_the_store(settings_file, "show", *_json(as_json), "--", model)
+def show(
+    model: Annotated[
+        str | None, typer.Argument(metavar="[NAME[@VERSION]]", help="All that are served, if none.")
+    ] = None,
+    as_json: JsonOption = False,
+    settings_file: SettingsOption = None,
+) -> None:
+    """Show how large a version is, how fast it is here, what it lost, where it came from and who signed it."""
+    profile = settings_or_fail(settings_file).folder.device_profile
+    named = [] if model is None else ["--", model]
+    _become_the_store(settings_file, "show", *_json(as_json), "--profile", str(profile), *named)
 
 
 @app.command()
