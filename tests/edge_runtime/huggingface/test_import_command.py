@@ -45,8 +45,9 @@ async def test_a_folder_with_its_adapter_becomes_a_model_that_answers(tmp_path: 
     assert await answers(folder) == 4
 
     assert "imported already" in run_import(tmp_path, source, "--lora", adapter, "--precision", "fp16")[1]
-    status, said = run_import(tmp_path, source, "--precision", "fp16")  # without the adapter it is another model
-    assert (status, "another model" in said) == (1, True)
+    status, said = run_import(tmp_path, source, "--precision", "fp16")  # without the adapter it is another version
+    assert (status, "models rollback tiny-chat" in said) == (0, True)
+    assert "adapter" not in model_manifest.read_manifest(folder).source
 
 
 def test_what_quantizing_costs_is_measured_against_float32_and_refused_beyond_the_gate(tmp_path: Path) -> None:
