@@ -53,7 +53,8 @@ def test_the_nucleus_is_the_smallest_set_that_reaches_top_p(values, top_p, tempe
     nucleus = set(order[: int((reached < top_p - 1e-6).sum()) + 1].tolist())
     generous = nucleus | set(order[: int((reached < top_p + 1e-6).sum()) + 1].tolist())
     sampler = Sampler(Sampling(temperature=temperature, top_p=top_p, seed=3))
-    assert {sampler.next(logits) for _ in range(20)} <= generous
+    equals = set(np.flatnonzero(shares >= shares[list(generous)].min() * (1 - 1e-5)).tolist())
+    assert {sampler.next(logits) for _ in range(20)} <= equals
 
 
 def test_a_seed_repeats_and_another_differs():
