@@ -12,10 +12,11 @@ from gateway.policies.document import Document
 from gateway.policies.examine import Approvers, Demands
 from gateway.policies.held import approval
 from gateway.policies.holder import StickyBy
+from gateway.policies.rollout import Rollout
 from inference_protocol.errors import InvalidRequest
 from routing_policies.policy.errors import PolicyError
 from serving.signatures import Envelope, PrivateKey
-from tests.gateway.policies.test_rollout import ME, Rollout, Site, clearance, policy
+from tests.support.policy_site import ME, Site, clearance, policy
 
 ADA, BEN, EVE = PrivateKey.make(), PrivateKey.make(), PrivateKey.make()
 ADAS_OTHER = PrivateKey.make()
