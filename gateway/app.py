@@ -30,6 +30,7 @@ from gateway.api.inference import InferenceEndpoint
 from gateway.api.models import ModelsEndpoint
 from gateway.api.openapi import OpenApiEndpoint
 from gateway.api.public_models import resolving
+from gateway.detectors.second_tier import SecondTier
 from gateway.device import DeviceWatch
 from gateway.dispatch.dispatcher import Dispatcher
 from gateway.dispatch.outbound import Outbound
@@ -92,6 +93,7 @@ class _Rooms:
     targets: Targets
     rollout: Rollout
     watch: PolicyWatch
+    second_tier: SecondTier
     taints: Taints
     records: RecordLog
     admission: InFlight
@@ -112,6 +114,7 @@ class _Rooms:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self.targets.aclose()
+            await self.second_tier.aclose()
             self.records.close()
             self.taints.close()
 
@@ -147,6 +150,7 @@ def create_app(
         ),
         rollout,
         PolicyWatch(rollout, on_change=settings.rollout.watch),
+        SecondTier.from_settings(settings.detectors),
         Taints(LabelStore(settings.folder.labels_file, wall=wall), keys),
         RecordLog.from_settings(settings),
         InFlight(settings.limits.concurrent_requests, settings.limits.body_bytes_in_flight, clock=clock),
@@ -210,6 +214,7 @@ def _pipeline(
     return Pipeline(
         rooms.rollout.holder,
         Measurer(scanner, rooms.taints, calibration, counter),
+        rooms.second_tier,
         rooms.taints,
         rooms.targets,
         rooms.records,

@@ -106,7 +106,7 @@ class Exchange:
         span: The SERVER span.
         clock: Monotonic seconds.
         decision: Set once it is made.
-        parts_ms: Milliseconds that each part of the way took (`parse`, `scan`, `decide`, `record`).
+        parts_ms: Milliseconds that each part of the way took (`parse`, `scan`, `decide`, `detect`, `record`).
         shadow: A policy that is to be asked what it would have decided.
         committed_at: Monotonic seconds when the response head went to the caller.
     """
@@ -158,7 +158,7 @@ class Exchange:
         try:
             yield
         finally:
-            self.parts_ms[part] = (self.clock() - started) * 1000
+            self.parts_ms[part] = self.parts_ms.get(part, 0.0) + (self.clock() - started) * 1000
 
     def commit(self) -> None:
         """Note that from now on this answer is the one that the caller gets."""

@@ -11,6 +11,7 @@ from opentelemetry.util.types import Attributes, AttributeValue
 
 import observability
 from gateway.answer import Answer
+from gateway.detectors.second_tier import SecondTier
 from gateway.dispatch.dispatcher import Dispatcher
 from gateway.exchange import Decided, Exchange
 from gateway.measure import Measured, Measurer
@@ -37,6 +38,7 @@ class Pipeline:
         self,
         policies: PolicyHolder,
         measurer: Measurer,
+        second_tier: SecondTier,
         taints: Taints,
         targets: Targets,
         records: RecordLog,
@@ -49,6 +51,7 @@ class Pipeline:
         """Wire the rooms; `clock` gives monotonic seconds, `seeds` what a verdict may draw from."""
         self._policies = policies
         self._measurer = measurer
+        self._second_tier = second_tier
         self._taints = taints
         self._targets = targets
         self._records = records
@@ -78,6 +81,14 @@ class Pipeline:
                 view = replace(view, size=measured.size)
             snapshot = self._targets.snapshot(view.model, view.size, view.output_cap, now=self._clock(), seed=seed)
             verdict = decide(policy, view, snapshot)
+        if self._second_tier.could_matter(policy, view, snapshot, verdict):
+            with exchange.timed("detect"):
+                scan = await self._second_tier.read(measured.parts, measured.scan)
+            with exchange.timed("decide"):
+                measured = replace(measured, scan=scan)
+                view = replace(view, label=measured.view(policy).label)
+                snapshot = replace(snapshot, now=self._clock())
+                verdict = decide(policy, view, snapshot)
         decided = Decided(request, view, policy, snapshot, verdict, version.number, arm)
         exchange.decision = decided
         exchange.shadow = _asked(in_force.shadow, seed, measured)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from gateway.detector_settings import DetectorSettings
 from gateway.egress.endpoint import Endpoint
 from gateway.reach_settings import AttemptSettings, BreakerSettings, TargetTimeouts, TimeoutSettings, TlsSettings
 from gateway.reach_settings import Frozen as _Frozen
@@ -285,6 +286,7 @@ class Settings(_Frozen):
     rollout: RolloutSettings = RolloutSettings()
     default_model: str = DEFAULT_MODEL
     targets: dict[str, TargetSettings] = Field(default_factory=dict)
+    detectors: DetectorSettings = DetectorSettings()
     auth: Auth = Auth()
     limits: Limits = Limits()
     timeouts: TimeoutSettings = TimeoutSettings()

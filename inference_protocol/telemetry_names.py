@@ -43,6 +43,7 @@ ATTEMPT = "tidegate.attempt"
 ATTEMPT_CAUSE = "tidegate.attempt.cause"
 PARSE_MS = "tidegate.parse_ms"
 SCAN_MS = "tidegate.scan_ms"
+DETECT_MS = "tidegate.detect_ms"
 DECIDE_MS = "tidegate.decide_ms"
 RECORD_MS = "tidegate.record_ms"
 RELAY_MS = "tidegate.relay_ms"
@@ -60,6 +61,7 @@ PARTS_MS = {
     "parse": PARSE_MS,
     "scan": SCAN_MS,
     "decide": DECIDE_MS,
+    "detect": DETECT_MS,
     "record": RECORD_MS,
     "queue": QUEUE_MS,
     "prefill": PREFILL_MS,

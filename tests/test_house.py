@@ -201,7 +201,7 @@ def test_every_direct_dependency_is_pinned_and_has_its_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("folders", "extras"), [(PACKAGES, ("build", "cloud", "prove")), (["tests"], ("build", "cloud", "dev"))]
+    ("folders", "extras"), [(PACKAGES, ("build", "cloud", "presidio", "prove")), (["tests"], ("build", "cloud", "dev"))]
 )
 def test_what_is_imported_is_declared(folders: list[str], extras: tuple[str, ...]) -> None:
     optional = PROJECT["project"]["optional-dependencies"]

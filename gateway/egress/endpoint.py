@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 
 import httpx
@@ -40,6 +41,16 @@ class Endpoint:
         if url.scheme not in {"http", "https"} or not url.host or url.userinfo or url.query or url.fragment:
             raise ValueError(f"{text!r} must be unix:/path, http://host:port or https://host:port")
         return cls(text, url.copy_with(path=url.path.rstrip("/")), None)
+
+    @property
+    def is_this_machine(self) -> bool:
+        """Whether it can be nothing but this machine: a socket, or a loopback address. A name says nothing of that."""
+        if self.socket_path is not None:
+            return True
+        try:
+            return ipaddress.ip_address(self.base.host).is_loopback
+        except ValueError:
+            return False
 
     @property
     def is_plain_http(self) -> bool:

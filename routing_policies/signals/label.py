@@ -17,6 +17,8 @@ from inference_protocol.errors import InvalidHeader
 from inference_protocol.text_parts import UninspectableCause
 
 MAX_DECLARED_TAGS = 32
+SCANNER = "tidegate-scanner"
+"""The detector whose findings can be replaced by tokens: it reads what was made once more."""
 NOTED = frozenset({"domain"})
 """Tags of findings that are counted and raise nothing, unless a policy gives them a class."""
 _TAG = re.compile(r"[a-z0-9_-]{1,32}")
@@ -223,7 +225,7 @@ def label_of(rules: LabelRules, *, declared: Component, key: Component, taint: C
         uninspected=Component(max(map(rules.of_cause, scan.causes), default=None)),
         counts=Counter(finding.kind for finding in scan.findings),
         causes=scan.causes,
-        fixed=tags.intersection(f.tag for f in scan.findings if not is_spoken(f.path)),
+        fixed=tags.intersection(f.tag for f in scan.findings if f.detector != SCANNER or not is_spoken(f.path)),
     )
 
 

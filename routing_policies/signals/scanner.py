@@ -20,7 +20,7 @@ from inference_protocol.text_parts import TextPart, Uninspectable, Uninspectable
 from routing_policies.signals.detector import Candidate, Detector
 from routing_policies.signals.domains import DOMAIN
 from routing_policies.signals.identifiers import IDENTIFIERS
-from routing_policies.signals.label import Finding, ScanResult
+from routing_policies.signals.label import SCANNER, Finding, ScanResult
 from routing_policies.signals.national_ids import NATIONAL_IDS
 from routing_policies.signals.normalize import FoldingTable, fold, folding_table, needs_folding, origins
 from routing_policies.signals.seams import Seam, seams
@@ -28,7 +28,6 @@ from routing_policies.signals.secrets import SECRETS
 
 __all__ = ["ScanResult", "Scanner", "build_scanner"]
 
-_NAME = "tidegate-scanner"
 _SET_MEMORY_BYTES = 32 << 20  # the default does not compile a set of this size
 _PATTERN_MEMORY_BYTES = 2 << 20
 _SEPARATOR = b"\x00"
@@ -172,7 +171,7 @@ class Scanner:
                 if place.start not in maps:
                     maps[place.start] = origins(place.text, self._table)
                 start, end = maps[place.start][start], maps[place.start][end]
-            yield Finding(match.kind, match.tag, place.path, start, end, _NAME)
+            yield Finding(match.kind, match.tag, place.path, start, end, SCANNER)
 
 
 def _with_what_was_cut(findings: Iterable[Finding], cuts: Sequence[Seam]) -> tuple[Finding, ...]:

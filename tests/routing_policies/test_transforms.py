@@ -10,7 +10,16 @@ from routing_policies.decide import decide
 from routing_policies.policy.errors import PolicyError
 from routing_policies.policy.loaded import LoadedPolicy
 from routing_policies.policy.loader import load_text
-from routing_policies.signals.label import Component, DataClass, Finding, Label, ScanResult, is_spoken, label_of
+from routing_policies.signals.label import (
+    SCANNER,
+    Component,
+    DataClass,
+    Finding,
+    Label,
+    ScanResult,
+    is_spoken,
+    label_of,
+)
 from routing_policies.transforms import label_as_sent, transform_for
 from routing_policies.verdict import ExclusionKind, Transform, Verdict
 
@@ -115,7 +124,7 @@ def test_what_is_sent_has_the_class_of_what_is_left_in_it() -> None:
 )
 def test_a_token_may_stand_only_in_what_is_said(path: str, spoken: bool) -> None:
     assert is_spoken(path) is spoken
-    scan = ScanResult((Finding("email", "pii", path, 0, 1, "test"),))
+    scan = ScanResult((Finding("email", "pii", path, 0, 1, SCANNER),))
     nothing = Component()
     found = label_of(policy().label_rules, declared=nothing, key=nothing, taint=nothing, scan=scan)
     assert found.fixed == (frozenset() if spoken else {"pii"})

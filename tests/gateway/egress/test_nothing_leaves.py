@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from opentelemetry.trace import INVALID_SPAN, NoOpTracer
 
 from gateway.answer import BufferedAnswer
+from gateway.detectors.second_tier import SecondTier
 from gateway.dispatch.dispatcher import Dispatcher
 from gateway.dispatch.outbound import Outbound
 from gateway.egress.door import Door
@@ -265,6 +266,7 @@ class House:
         return Pipeline(
             holder,
             measurer,
+            SecondTier([]),
             taints,
             targets,
             records,

@@ -1,0 +1,71 @@
+"""Detectors of the second tier, which read what the scanner cannot. A part of the settings file."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from gateway.egress.endpoint import Endpoint
+from gateway.reach_settings import Frozen
+
+Tag = Literal["pii", "phi", "pci", "secret"]
+
+
+class PresidioSettings(Frozen):
+    """Presidio with spaCy, in a process of its own.
+
+    Attributes:
+        entities: Presidio's name of a kind to the tag of such findings. Kinds that have a checksum are the scanner's.
+        score: Findings below it do not count.
+        timeout_s: For all texts of a request; also what a request waits for the process to start.
+    """
+
+    entities: dict[str, Tag] = Field(
+        default={
+            "PERSON": "pii",
+            "LOCATION": "pii",
+            "NRP": "pii",
+            "US_DRIVER_LICENSE": "pii",
+            "US_PASSPORT": "pii",
+            "MEDICAL_LICENSE": "phi",
+        },
+        min_length=1,
+    )
+    score: float = Field(default=0.6, gt=0, le=1)
+    timeout_s: float = Field(default=2.0, gt=0)
+
+
+class ClassifierSettings(Frozen):
+    """A text classifier behind the Open Inference Protocol V2, on this machine.
+
+    Attributes:
+        endpoint: `unix:/path` or `http://127.0.0.1:port`: it is sent the text of requests.
+        model: Name of the model there: BYTES `text` in, BYTES `label` and, where it has one, FP32 `score` out.
+        labels: Each label of the model to the tag that it means, or `clean`.
+        score: Labels below it mean nothing.
+        timeout_s: For all texts of a request.
+    """
+
+    endpoint: str
+    model: str = Field(pattern=r"^[A-Za-z0-9._-]{1,128}$")
+    labels: dict[str, Tag | Literal["clean"]] = Field(min_length=1)
+    score: float = Field(default=0.5, ge=0, le=1)
+    timeout_s: float = Field(default=0.5, gt=0)
+
+    @field_validator("endpoint")
+    @classmethod
+    def _on_this_machine(cls, endpoint: str) -> str:
+        if not Endpoint.parse(endpoint).is_this_machine:
+            raise ValueError(
+                f"{endpoint!r} is sent the text of requests, so it must be unix:/path or a loopback address such as "
+                "http://127.0.0.1:8100"
+            )
+        return endpoint
+
+
+class DetectorSettings(Frozen):
+    """None runs unless it is named here."""
+
+    presidio: PresidioSettings | None = None
+    classifier: ClassifierSettings | None = None
