@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from opentelemetry.trace import Tracer
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -47,21 +48,6 @@ def create_app(
         clock_ns: Unix nanoseconds.
     """
     tracer = telemetry.tracer
-    chat, completion = (
-        GenerationEndpoint(task, lifecycle, models, limits, tracer=tracer, clock_ns=clock_ns)
-        for task in (Chat(), Completion())
-    )
-    reports = Reports(lifecycle, started_s=clock_ns() // 1_000_000_000)
-    routes = [
-        Route(paths.CHAT_COMPLETIONS, chat, methods=["POST"]),
-        Route(paths.COMPLETIONS, completion, methods=["POST"]),
-        Route(paths.TOKENIZE, TokenizeEndpoint(lifecycle, models, limits), methods=["POST"]),
-        Route(paths.MODELS, reports.models, methods=["GET"]),
-        Route(paths.STATE, reports.state, methods=["GET"]),
-        Route(paths.STEPS, reports.steps, methods=["GET"]),
-        Route(paths.LIVE, reports.live, methods=["GET"]),
-        Route(paths.READY, reports.ready, methods=["GET"]),
-    ]
     middleware = [
         # Whoever reaches a runtime is the gateway, so the trace goes on; polls would bury it.
         Middleware(ServerSpanMiddleware, tracer, trust_inbound=True, quiet_paths=(*_PROBES, paths.STATE)),
@@ -76,7 +62,30 @@ def create_app(
             yield
 
     app = Starlette(
-        routes=routes, middleware=middleware, exception_handlers={HTTPException: refuse_as_ours}, lifespan=lifespan
+        routes=_routes(lifecycle, models, limits, tracer, clock_ns),
+        middleware=middleware,
+        exception_handlers={HTTPException: refuse_as_ours},
+        lifespan=lifespan,
     )
     app.router.redirect_slashes = False
     return app
+
+
+def _routes(
+    lifecycle: Lifecycle, models: ChatModels, limits: RequestLimits, tracer: Tracer, clock_ns: Callable[[], int]
+) -> list[Route]:
+    chat, completion = (
+        GenerationEndpoint(task, lifecycle, models, limits, tracer=tracer, clock_ns=clock_ns)
+        for task in (Chat(), Completion())
+    )
+    reports = Reports(lifecycle, started_s=clock_ns() // 1_000_000_000)
+    return [
+        Route(paths.CHAT_COMPLETIONS, chat, methods=["POST"]),
+        Route(paths.COMPLETIONS, completion, methods=["POST"]),
+        Route(paths.TOKENIZE, TokenizeEndpoint(lifecycle, models, limits), methods=["POST"]),
+        Route(paths.MODELS, reports.models, methods=["GET"]),
+        Route(paths.STATE, reports.state, methods=["GET"]),
+        Route(paths.STEPS, reports.steps, methods=["GET"]),
+        Route(paths.LIVE, reports.live, methods=["GET"]),
+        Route(paths.READY, reports.ready, methods=["GET"]),
+    ]
