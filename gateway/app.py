@@ -27,6 +27,7 @@ from gateway.api.explain import Explaining
 from gateway.api.framework_faults import install_fault_handlers
 from gateway.api.health import LiveEndpoint, ReadyEndpoint
 from gateway.api.inference import InferenceEndpoint
+from gateway.api.kept import KeptRequests
 from gateway.api.models import ModelsEndpoint
 from gateway.api.openapi import OpenApiEndpoint
 from gateway.api.public_models import resolving
@@ -37,6 +38,9 @@ from gateway.dispatch.outbound import Outbound
 from gateway.dispatch.stream_watch import StreamLimits
 from gateway.egress.pseudonyms import Pseudonymizer
 from gateway.identity import Identity
+from gateway.kept.answers import KeptAnswers
+from gateway.kept.delivery import Delivery
+from gateway.kept.finishing import Finishing
 from gateway.measure import Measurer
 from gateway.pipeline import Pipeline
 from gateway.policies.draw import Seeds
@@ -84,6 +88,7 @@ class App:
     targets: Targets
     rollout: Rollout
     reload: Callable[[], None]
+    kept: KeptAnswers
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,9 @@ class _Rooms:
     admission: InFlight
     connectivity: ConnectivityWatch
     tally: Tally
+    identity: Identity
+    kept: KeptAnswers
+    delivery: Delivery
 
     @asynccontextmanager
     async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
@@ -106,6 +114,7 @@ class _Rooms:
         tasks = [
             asyncio.create_task(poller.run(), name="poller"),
             asyncio.create_task(self.watch.run(), name="policy-watch"),
+            asyncio.create_task(self.kept.run(), name="kept-answers"),
         ]
         try:
             yield
@@ -143,8 +152,33 @@ def create_app(
     draw = random.Random(secrets.token_bytes(32))  # noqa: S311  # ids and seeds keep no secret
     keys = load_keys(settings.folder.keys, before_the_first=lambda: make_label_file(settings.folder.labels_file))
     rollout = _rollout(settings, begun, wall)
+    rooms = _rooms(settings, rollout, keys, draw, clock=clock, wall=wall)
+    pipeline = _pipeline(settings, rooms, keys, tracer, clock=clock, any_seed=lambda: draw.getrandbits(63))
+    begin = ExchangeOpener(clock=clock, wall=wall, new_id=lambda: f"req-{draw.getrandbits(96):024x}")
+    posts = _posts(settings, rooms, pipeline, begin, clock)
+    asgi = ServerSpanMiddleware(
+        DirectRoutes(posts, _framework(rooms, posts)),
+        tracer,
+        trust_inbound=settings.telemetry.trust_inbound_trace,
+        quiet_paths=QUIET_PATHS,
+    )
+    return App(
+        asgi, _admin(settings, rooms, clock), rooms.admission, rooms.targets, rollout, rooms.watch.ask, rooms.kept
+    )
+
+
+def _rooms(
+    settings: Settings,
+    rollout: Rollout,
+    keys: Keys,
+    draw: random.Random,
+    *,
+    clock: Callable[[], float],
+    wall: Callable[[], float],
+) -> _Rooms:
+    """Open what the routes share."""
     connectivity = ConnectivityWatch(_elsewhere(rollout.holder), clock=clock, metered=settings.metered)
-    rooms = _Rooms(
+    return _Rooms(
         Targets.from_settings(
             settings, device=DeviceWatch(lambda: connectivity.state, clock=clock), clock=clock, draw=draw
         ),
@@ -156,17 +190,10 @@ def create_app(
         InFlight(settings.limits.concurrent_requests, settings.limits.body_bytes_in_flight, clock=clock),
         connectivity,
         Tally(),
+        Identity(settings.auth),
+        KeptAnswers(settings.detached, keys, clock=clock),
+        Delivery(reader_s=settings.timeouts.reader_s, ping_s=settings.timeouts.ping_s),
     )
-    pipeline = _pipeline(settings, rooms, keys, tracer, clock=clock, any_seed=lambda: draw.getrandbits(63))
-    begin = ExchangeOpener(clock=clock, wall=wall, new_id=lambda: f"req-{draw.getrandbits(96):024x}")
-    posts = _posts(settings, rooms, pipeline, begin, clock)
-    asgi = ServerSpanMiddleware(
-        DirectRoutes(posts, _framework(rooms, posts)),
-        tracer,
-        trust_inbound=settings.telemetry.trust_inbound_trace,
-        quiet_paths=QUIET_PATHS,
-    )
-    return App(asgi, _admin(settings, rooms, clock), rooms.admission, rooms.targets, rollout, rooms.watch.ask)
 
 
 def _rollout(settings: Settings, begun: Begun, wall: Callable[[], float]) -> Rollout:
@@ -232,7 +259,7 @@ def _posts(
     endpoint = functools.partial(
         InferenceEndpoint,
         begin=begin,
-        identity=Identity(settings.auth),
+        identity=rooms.identity,
         admission=rooms.admission,
         quotas=Quotas(settings.auth.keys, clock=clock),
         read_body=functools.partial(
@@ -244,10 +271,14 @@ def _posts(
         resolving(parse, settings.default_model, rooms.targets.public_models)
         for parse in (parse_chat, parse_completion)
     )
-    answering = Answering(pipeline, _stream_limits(settings))
+    answering = functools.partial(
+        endpoint,
+        Answering(pipeline, _stream_limits(settings)),
+        finishing=Finishing(rooms.kept, rooms.delivery),
+    )
     return {
-        paths.CHAT_COMPLETIONS: endpoint(answering, parse=chat),
-        paths.COMPLETIONS: endpoint(answering, parse=completion),
+        paths.CHAT_COMPLETIONS: answering(parse=chat),
+        paths.COMPLETIONS: answering(parse=completion),
         paths.ROUTE_EXPLAIN: endpoint(Explaining(pipeline), parse=chat),
     }
 
@@ -276,7 +307,10 @@ def _framework(rooms: _Rooms, posts: Mapping[str, ASGIApp]) -> FastAPI:
     # Our own document, and not the bundled pages, which would load scripts from another host.
     api = FastAPI(title="Tidegate", openapi_url=None, lifespan=rooms.lifespan)
     install_fault_handlers(api)
+    kept = KeptRequests(rooms.identity, rooms.kept, rooms.delivery)
     gets: dict[str, ASGIApp] = {
+        paths.KEPT_ANSWER: kept.answer,
+        paths.KEPT_STREAM: kept.stream,
         paths.MODELS: ModelsEndpoint(rooms.targets),
         paths.LIVE: LiveEndpoint(),
         paths.READY: ReadyEndpoint(rooms.targets, rooms.rollout, rooms.admission),
@@ -285,5 +319,6 @@ def _framework(rooms: _Rooms, posts: Mapping[str, ASGIApp]) -> FastAPI:
     api.router.routes += [
         *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()),
         *(Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()),
+        Route(paths.KEPT_REQUEST, kept.request, methods=["GET", "DELETE"]),
     ]
     return api

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from gateway.kept_settings import Permission
 from gateway.settings import ApiKey, Auth
 from inference_protocol import headers
-from inference_protocol.errors import AuthenticationFailed
+from inference_protocol.errors import AuthenticationFailed, PermissionDenied
 from inference_protocol.text_parts import UninspectableCause
 from routing_policies.signals.label import NOTHING, Component, DataClass
 from routing_policies.view import Tenant
@@ -24,12 +25,28 @@ class Principal:
         id: The key's public id, or `local`.
         key_label: What everything sent with this key is labelled at least.
         uninspected: Class by cause of what this key sends and nobody can read, instead of the policy's.
+        may: What it may ask for beside an answer.
     """
 
     id: str
     tenant: Tenant
     key_label: Component = NOTHING
     uninspected: Mapping[UninspectableCause, DataClass] = field(default_factory=dict)
+    may: frozenset[Permission] = frozenset()
+
+    def check_may(self, permission: Permission, param: str) -> None:
+        """Return if the caller may ask for that.
+
+        Args:
+            permission: What is asked for.
+            param: The field or header that asks.
+
+        Raises:
+            PermissionDenied: They may not.
+        """
+        if permission not in self.may:
+            setting = "auth.local_may" if self.id == LOCAL.id else "auth.keys[].may"
+            raise PermissionDenied(f"This takes `{permission}` in the setting `{setting}` of this caller.", param=param)
 
 
 LOCAL = Principal("local", Tenant("local", frozenset({"inference"})))
@@ -42,6 +59,7 @@ class Identity:
         """Index the keys by their public ids."""
         self._keys = {key.id: key for key in auth.keys}
         self._principals = {key.id: _principal(key) for key in auth.keys}
+        self._local = replace(LOCAL, may=frozenset(auth.local_may))
 
     def identify(self, fields: Mapping[str, str]) -> Principal:
         """Return the caller.
@@ -50,7 +68,7 @@ class Identity:
             AuthenticationFailed: Keys are set and the request carries none of them.
         """
         if not self._keys:
-            return LOCAL
+            return self._local
         token = bearer_token(fields.get(headers.AUTHORIZATION))
         if token is None:
             raise AuthenticationFailed("Send `Authorization: Bearer <key id>.<secret>`.", param=headers.AUTHORIZATION)
@@ -67,4 +85,4 @@ class Identity:
 def _principal(key: ApiKey) -> Principal:
     tenant = Tenant(key.tenant, frozenset(key.roles), key.residency)
     own = {UninspectableCause(cause): DataClass.from_word(word) for cause, word in key.uninspected.items()}
-    return Principal(key.id, tenant, Component(key.level, frozenset(key.data_tags)), own)
+    return Principal(key.id, tenant, Component(key.level, frozenset(key.data_tags)), own, frozenset(key.may))

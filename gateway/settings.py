@@ -11,6 +11,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from gateway.detector_settings import DetectorSettings
 from gateway.egress.endpoint import Endpoint
+from gateway.kept_settings import DetachedSettings, Permission
 from gateway.reach_settings import AttemptSettings, BreakerSettings, TargetTimeouts, TimeoutSettings, TlsSettings
 from gateway.reach_settings import Frozen as _Frozen
 from gateway.rollout_settings import RolloutSettings
@@ -163,6 +164,7 @@ class ApiKey(_Frozen):
     Attributes:
         uninspected: Class of the images, audio and files that come with this key, instead of the policy's: whoever runs
             a door camera knows what its pictures show.
+        may: What it may ask for beside an answer: that answers be finished without it, that requests be put off.
     """
 
     id: str = Field(pattern=r"^[A-Za-z0-9_-]{4,64}$")
@@ -175,6 +177,7 @@ class ApiKey(_Frozen):
     roles: tuple[str, ...] = ("inference",)
     concurrent_requests: int | None = Field(default=None, gt=0)
     requests_per_minute: int | None = Field(default=None, gt=0)
+    may: tuple[Permission, ...] = ()
 
     @property
     def level(self) -> DataClass | None:
@@ -183,9 +186,14 @@ class ApiKey(_Frozen):
 
 
 class Auth(_Frozen):
-    """Who may call. Without keys every caller is the principal `local`, which only a loopback address allows."""
+    """Who may call. Without keys every caller is the principal `local`, which only a loopback address allows.
+
+    Attributes:
+        local_may: What `local` may ask for beside an answer.
+    """
 
     keys: tuple[ApiKey, ...] = ()
+    local_may: tuple[Permission, ...] = ()
 
 
 class Limits(_Frozen):
@@ -221,6 +229,8 @@ class EdgeRuntimeSettings(_Frozen):
     """The edge runtime that `tidegate up` and `tidegate edge serve` start.
 
     Attributes:
+        drafts: Whether to guess how an answer goes on and check several tokens at once, for a request that runs alone;
+            `auto` does where that changes no answer.
         keep_prefixes: Highest class of requests whose prompts may leave keys and values on the disk; none leaves any.
         keep_prefixes_mib: Most of them.
     """
@@ -232,6 +242,7 @@ class EdgeRuntimeSettings(_Frozen):
     waiting_limit: int = Field(default=64, ge=0)
     keep_alive_s: float | None = Field(default=None, ge=0)
     unload_below_mib: int | None = Field(default=None, gt=0)
+    drafts: Literal["auto", "on", "off"] = "auto"
     keep_prefixes: Literal["public", "internal", "confidential", "restricted"] | None = None
     keep_prefixes_mib: int = Field(default=512, gt=0)
 
@@ -293,6 +304,7 @@ class Settings(_Frozen):
     metered: bool = False
     attempts: AttemptSettings = AttemptSettings()
     breaker: BreakerSettings = BreakerSettings()
+    detached: DetachedSettings = DetachedSettings()
     telemetry: TraceSettings = TraceSettings()
     records: RecordSettings = RecordSettings()
     edge: EdgeRuntimeSettings = EdgeRuntimeSettings()

@@ -55,7 +55,9 @@ class Settlement:
     def _end_open(self, attempt: Attempt, exchange: Exchange, now: float) -> None:
         """End the attempt whose answer committed; it ended as the request did."""
         assert exchange.outcome is not None
-        attempt.end(now, exchange.outcome, exchange.error.code if exchange.error else None)
+        # To the target it is all the same whether the caller still waited.
+        outcome = Outcome.OK if exchange.outcome is Outcome.FINISHED_DETACHED else exchange.outcome
+        attempt.end(now, outcome, exchange.error.code if exchange.error else None)
         if attempt.lease is not None:
             if isinstance(exchange.error, UpstreamError):
                 attempt.lease.failed(now)

@@ -10,11 +10,15 @@
     │   ├── CapabilityUnavailable      400  no target that may answer can do what the request needs
     │   ├── UnknownModel               404
     │   ├── UnknownRoute               404
+    │   ├── UnknownRequest             404  no request is kept under that id for this caller
     │   ├── MethodNotAllowed           405
     │   ├── RequestTimeout             408  the body did not arrive in time
+    │   ├── AnswerNotReady             409  the answer of a kept request is not there yet
+    │   ├── AnswerGone                 410  it is not kept any more, or was too large to keep
     │   ├── BodyTooLarge               413
     │   ├── HeadTooLarge               431
     │   ├── UnsupportedEncoding        415
+    │   ├── IdempotencyKeyReused       422  the key stands for another request
     │   └── UpstreamBlamedRequest      400  the target found the request wrong
     ├── AuthenticationFailed           401
     ├── PermissionDenied               403
@@ -158,6 +162,13 @@ class UnknownRoute(InvalidRequest):
     http_status = 404
 
 
+class UnknownRequest(InvalidRequest):
+    """No request is kept under that id for this caller; of another caller's nobody is told that it is there."""
+
+    code = "request_not_found"
+    http_status = 404
+
+
 class MethodNotAllowed(InvalidRequest):
     """The path exists, the method does not."""
 
@@ -171,6 +182,22 @@ class RequestTimeout(InvalidRequest):
     code = "request_timeout"
     http_status = 408
     retryable = True
+
+
+class AnswerNotReady(InvalidRequest):
+    """The answer of a kept request is asked for before it has begun."""
+
+    code = "answer_not_ready"
+    http_status = 409
+    retryable = True
+    usual_retry_after_s = 1.0
+
+
+class AnswerGone(InvalidRequest):
+    """The answer is not kept any more, or not as far as it is asked for; `details.reason` says why."""
+
+    code = "answer_gone"
+    http_status = 410
 
 
 class BodyTooLarge(InvalidRequest):
@@ -192,6 +219,13 @@ class UnsupportedEncoding(InvalidRequest):
 
     code = "unsupported_encoding"
     http_status = 415
+
+
+class IdempotencyKeyReused(InvalidRequest):
+    """The caller sent another request under this idempotency key before."""
+
+    code = "idempotency_key_reused"
+    http_status = 422
 
 
 class UpstreamBlamedRequest(InvalidRequest):

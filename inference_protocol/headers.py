@@ -16,6 +16,9 @@ CLIENT_BATTERY = "x-client-battery"
 EFFECTIVE_TYPE = "ect"
 TRACEPARENT = "traceparent"
 AUTHORIZATION = "authorization"
+ON_DISCONNECT = "x-on-disconnect"
+LAST_EVENT_ID = "last-event-id"
+IDEMPOTENCY_KEY = "idempotency-key"
 
 # What the gateway answers with.
 REQUEST_ID = "x-request-id"

@@ -12,6 +12,9 @@ class Outcome(StrEnum):
 
     OK = "ok"
     CLIENT_CLOSED = "client_closed"
+    # Of requests alone: complete, and its caller had hung up; put off until somebody can answer.
+    FINISHED_DETACHED = "finished_detached"
+    DEFERRED = "deferred"
     INVALID_REQUEST = "invalid_request"
     UNAUTHENTICATED = "unauthenticated"
     REFUSED = "refused"

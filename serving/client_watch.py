@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
 
@@ -42,3 +44,23 @@ async def watched_client(receive: Receive) -> AsyncIterator[Client]:
         yield client
     finally:
         watcher.cancel()
+
+
+async def unless_gone(work: Coroutine[Any, Any, None], receive: Receive) -> None:
+    """Run `work` here, and cancel it when the caller hangs up.
+
+    Raises:
+        ClientDisconnect: The caller hung up first; `work` has ended by then.
+    """
+    here = asyncio.current_task()
+    assert here is not None
+    async with watched_client(receive) as client:
+        client.when_gone(here.cancel)
+        try:
+            await work
+            if client.gone:
+                await asyncio.sleep(0)  # the cancellation that came too late arrives here and not somewhere later
+        except asyncio.CancelledError:
+            if client.gone and here.uncancel() == 0:
+                raise ClientDisconnect from None
+            raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Protocol
@@ -14,6 +15,7 @@ from gateway.api.request_headers import read_headers
 from gateway.api.response_headers import error_headers
 from gateway.exchange import Exchange
 from gateway.identity import Identity
+from gateway.kept.finishing import Finishing, wants_finish
 from gateway.off_loop import READ_BYTES, off_loop_if_large
 from gateway.quota import Quotas
 from gateway.settle import Settlement
@@ -21,7 +23,7 @@ from inference_protocol.errors import InternalError, TidegateError
 from inference_protocol.outcome import Outcome
 from inference_protocol.request import InferenceRequest
 from serving.answers import error_body, send_json
-from serving.client_watch import watched_client
+from serving.client_watch import unless_gone
 from serving.crashes import CRASHED, log_crash
 from serving.in_flight import InFlight
 
@@ -43,7 +45,7 @@ Respond = Callable[[Exchange, InferenceRequest, Mapping[str, str], Send], Corout
 class InferenceEndpoint:
     """One inference route, as plain ASGI."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # the wiring of the way, called in one place
         self,
         respond: Respond,
         *,
@@ -54,6 +56,7 @@ class InferenceEndpoint:
         read_body: BodyReader,
         parse: Callable[[bytes], InferenceRequest],
         settlement: Settlement,
+        finishing: Finishing | None = None,
     ) -> None:
         """Wire the route.
 
@@ -66,6 +69,7 @@ class InferenceEndpoint:
             read_body: Takes a body in, within bounds.
             parse: From body bytes to the canonical request, raising `InvalidRequest`.
             settlement: Step 8.
+            finishing: Answers requests whose callers may hang up; `None` where no answer takes long.
         """
         self._respond = respond
         self._begin = begin
@@ -75,6 +79,7 @@ class InferenceEndpoint:
         self._read_body = read_body
         self._parse = parse
         self._settlement = settlement
+        self._finishing = finishing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -97,11 +102,16 @@ class InferenceEndpoint:
     async def _serve(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
         headers = read_headers(scope)
         exchange.principal = self._identity.identify(headers)
+        finishing = self._finishing if wants_finish(exchange, headers) else None
         with self._quotas.place(exchange.principal.id), self._admission.place() as place:
             raw = await self._read_body(scope, receive, take=place.take)
             with exchange.timed("parse"):
                 request = await off_loop_if_large(len(raw), READ_BYTES, self._parse, raw)
-            await _unless_gone(self._respond(exchange, request, headers, send), receive)
+            if finishing is None:
+                await unless_gone(self._respond(exchange, request, headers, send), receive)
+            else:
+                respond = functools.partial(self._respond, exchange, request, headers)
+                await finishing.run(exchange, respond, send, receive)
 
 
 async def _refuse(exchange: Exchange, error: TidegateError, send: Send) -> None:
@@ -109,23 +119,3 @@ async def _refuse(exchange: Exchange, error: TidegateError, send: Send) -> None:
     if exchange.committed_at is None:
         body = error_body(error, exchange.request_id)
         await send_json(send, error.http_status, body, error_headers(exchange, error))
-
-
-async def _unless_gone(work: Coroutine[Any, Any, None], receive: Receive) -> None:
-    """Run `work` here, and cancel it when the caller hangs up.
-
-    Raises:
-        ClientDisconnect: The caller hung up first; `work` has ended by then.
-    """
-    here = asyncio.current_task()
-    assert here is not None
-    async with watched_client(receive) as client:
-        client.when_gone(here.cancel)
-        try:
-            await work
-            if client.gone:
-                await asyncio.sleep(0)  # the cancellation that came too late arrives here and not somewhere later
-        except asyncio.CancelledError:
-            if client.gone and here.uncancel() == 0:
-                raise ClientDisconnect from None
-            raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.metadata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -32,6 +33,13 @@ _SENT_HEADERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     headers.CLIENT_BATTERY: ("A hint: percent of the caller's battery, `;charging` on mains.", {"type": "string"}),
     headers.EFFECTIVE_TYPE: ("A hint: how good the caller's link is, such as `3g`.", {"type": "string"}),
     headers.REQUEST_ID: ("The caller's own name for the request; kept in its record.", {"type": "string"}),
+    headers.ON_DISCONNECT: (
+        "What becomes of the answer when the caller hangs up: `finish` keeps it, and numbers the events of a stream.",
+        {"type": "string", "enum": ["stop", "finish"]},
+    ),
+}
+_LAST_EVENT_ID = {
+    headers.LAST_EVENT_ID: ("The `id` of the last event that came; the next one is sent first.", {"type": "string"})
 }
 _ID_HEADER = {headers.REQUEST_ID: "The request's id here."}
 _DECISION_HEADERS = {
@@ -66,6 +74,15 @@ _OF_ANSWERING = (
 )
 
 
+_OF_KEPT = (
+    errors.AuthenticationFailed,
+    errors.UnknownRequest,
+    errors.AnswerNotReady,
+    errors.AnswerGone,
+    errors.InvalidHeader,
+)
+
+
 class OpenApiEndpoint:
     """Serves the document."""
 
@@ -91,6 +108,14 @@ def openapi_document() -> dict[str, Any]:
             paths.CHAT_COMPLETIONS: {"post": _chat()},
             paths.COMPLETIONS: {"post": _completion()},
             paths.ROUTE_EXPLAIN: {"post": _explain()},
+            paths.KEPT_REQUEST: {
+                "get": _kept("How a kept request stands.", {"200": _json("Its state.", "KeptRequest")}),
+                "delete": _kept("End it, and keep nothing of it.", {"204": {"description": "It is gone."}}),
+            },
+            paths.KEPT_ANSWER: {"get": _kept("The whole answer, once it is complete.", _kept_answer())},
+            paths.KEPT_STREAM: {
+                "get": _kept("The stream's events after one that came, as they come.", _kept_stream(), _LAST_EVENT_ID)
+            },
             paths.MODELS: {"get": _get("The public model names, as OpenAI lists them.", "ModelList")},
             paths.LIVE: {"get": _get("Whether the process turns its loop.", "Status")},
             paths.READY: {"get": _readiness()},
@@ -127,13 +152,38 @@ def _explain() -> dict[str, Any]:
     }
 
 
+def _kept(
+    summary: str, answers: Mapping[str, Any], sent: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType({})
+) -> dict[str, Any]:
+    id_ = {"name": "request_id", "in": "path", "required": True, "schema": {"type": "string"}}
+    failures = _failures(_OF_KEPT, headers={})
+    return {"summary": summary, "parameters": [id_, *_parameters(sent)], "responses": {**answers, **failures}}
+
+
+def _kept_answer() -> dict[str, Any]:
+    content = {"application/json": {"schema": {}}, "text/event-stream": {"schema": {"type": "string"}}}
+    return {"200": {"description": "As its caller would have had it.", "content": content}}
+
+
+def _kept_stream() -> dict[str, Any]:
+    content = {"text/event-stream": {"schema": {"type": "string"}}}
+    return {
+        "200": {"description": "Events with data, each with its `id`.", "content": content},
+        "204": {"description": "That event was the last."},
+    }
+
+
+def _parameters(sent: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "header", "description": description, "schema": schema}
+        for name, (description, schema) in sent.items()
+    ]
+
+
 def _takes(schema: str, summary: str) -> dict[str, Any]:
     return {
         "summary": summary,
-        "parameters": [
-            {"name": name, "in": "header", "description": description, "schema": schema}
-            for name, (description, schema) in _SENT_HEADERS.items()
-        ],
+        "parameters": _parameters(_SENT_HEADERS),
         "requestBody": {"required": True, "content": {"application/json": {"schema": _ref(schema)}}},
     }
 
@@ -148,7 +198,7 @@ def _readiness() -> dict[str, Any]:
     return found
 
 
-def _failures(classes: Iterable[type[errors.TidegateError]]) -> dict[str, Any]:
+def _failures(classes: Iterable[type[errors.TidegateError]], headers: Mapping[str, str] = _ID_HEADER) -> dict[str, Any]:
     """One response a status, with the codes that it may carry."""
     codes: defaultdict[int, list[str]] = defaultdict(list)
     wanted = tuple(classes)
@@ -156,7 +206,7 @@ def _failures(classes: Iterable[type[errors.TidegateError]]) -> dict[str, Any]:
         if issubclass(each, wanted):
             codes[each.http_status].append(each.code)
     return {
-        str(status): {**_json(f"`code` is one of {', '.join(found)}.", "Error"), "headers": _headers(_ID_HEADER)}
+        str(status): {**_json(f"`code` is one of {', '.join(found)}.", "Error"), "headers": _headers(headers)}
         for status, found in sorted(codes.items())
     }
 
@@ -235,6 +285,7 @@ def _schemas() -> dict[str, Any]:
         "ChatCompletion": _object("choices", choices={"type": "array"}, model=_TEXT, usage=_MAPPING),
         "Completion": _object("choices", choices={"type": "array"}, model=_TEXT, usage=_MAPPING),
         "Explanation": _explanation(),
+        "KeptRequest": _object("id object status", id=_TEXT, object=_TEXT, status=_TEXT),
         "ModelList": _object("object data", object=_TEXT, data={"type": "array", "items": _object("id", id=_TEXT)}),
         "Status": _object("status", status=_TEXT),
         "Readiness": _object("status policy targets", status=_TEXT, policy=_MAPPING, targets=_MAPPING),

@@ -26,6 +26,7 @@ class Purpose(StrEnum):
     PSEUDONYM = "pseudonym"
     TAINT = "taint"
     CANARY = "canary"
+    KEPT = "kept"
 
 
 class Keys:

@@ -24,7 +24,7 @@ def test_every_class_has_a_code_of_its_own() -> None:
 
 
 def test_only_what_may_pass_by_itself_is_retryable() -> None:
-    assert all(cls.retryable == (cls.http_status in {408, 429, 502, 503, 504}) for cls in error_classes())
+    assert all(cls.retryable == (cls.http_status in {408, 409, 429, 502, 503, 504}) for cls in error_classes())
 
 
 def test_an_error_body_is_shaped_as_openai_clients_expect() -> None:

@@ -1,0 +1,1 @@
+"""Requests and answers that outlive their callers: finished without them, or put off until somebody can answer."""
