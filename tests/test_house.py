@@ -208,7 +208,7 @@ def test_what_is_imported_is_declared(folders: list[str], extras: tuple[str, ...
     declared = {
         normalized(each) for each in sum((optional[extra] for extra in extras), PROJECT["project"]["dependencies"])
     }
-    ours = {*PACKAGES, "tests", *sys.stdlib_module_names}
+    ours = {*PACKAGES, "bench", "tests", *sys.stdlib_module_names}
     distributions = importlib.metadata.packages_distributions()
     imported = {module.partition(".")[0] for _, tree in sources(*folders) for module in _imports(tree)} - ours
 

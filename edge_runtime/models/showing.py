@@ -36,6 +36,7 @@ def lines(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "came from", ", ".join(f"{key} {value}" for key, value in row["origin"].items())
     yield "made by", ", ".join(f"{tool} {version}" for tool, version in row["created_by"].items())
     yield "digest", row["digest"]
+    yield "folder", row["folder"]
 
 
 def _speed(speed: dict[str, Any] | None, model: str) -> str:

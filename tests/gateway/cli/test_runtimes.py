@@ -18,3 +18,23 @@ def test_runtimes_are_told_whose_models_are_trusted_unless_anything_may_run(
     for argv in (edge_argv(settings), cloud_argv(settings, 8090)):
         told = dict(itertools.pairwise(argv)).get("--trusted-keys")
         assert told == (str(tmp_path / "keys" / "models") if asked else None)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "option"),
+    [
+        ("keep_alive_s", 300.0, ["--keep-alive-s", "300.0"]),
+        ("keep_alive_s", 0.0, ["--keep-alive-s", "0.0"]),
+        ("unload_below_mib", 512, ["--unload-below-mib", "512"]),
+        ("threads", 3, ["--threads", "3"]),
+    ],
+)
+def test_what_is_set_of_the_edge_is_passed_on_and_what_is_not_is_left_to_it(
+    tmp_path: Path, field: str, value: object, option: list[str]
+) -> None:
+    plain = edge_argv(Settings(state_dir=tmp_path))
+    assert option[0] not in plain
+    assert plain[plain.index("--device-profile") + 1] == str(tmp_path / "device.json")
+    argv = edge_argv(Settings.model_validate({"state_dir": tmp_path, "edge": {field: value}}))
+    at = argv.index(option[0])
+    assert argv[at : at + 2] == option
