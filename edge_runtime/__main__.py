@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from pathlib import Path
@@ -12,16 +13,23 @@ from edge_runtime.residency.engine import ResidencyPolicy, ResidentEngine
 from runtime_server import serving
 from runtime_server.options import RuntimeOptions, argument_parser, at_least
 
+_DRAFTS = {"auto": None, "on": True, "off": False}
 
-def main() -> int:
-    """Run until a signal; return the process's exit status."""
+
+def _parser() -> argparse.ArgumentParser:
     parser = argument_parser("python -m edge_runtime", __doc__ or "")
     edge = parser.add_argument_group("the engine")
     edge.add_argument("--slots", type=at_least(1), default=4, metavar="N", help="requests that run at once")
     edge.add_argument("--context", type=at_least(16), default=2048, metavar="N", help="most tokens of one request")
     edge.add_argument("--threads", type=at_least(1), metavar="N", help="threads of one run (default: its CPUs)")
     edge.add_argument("--device-profile", type=Path, metavar="FILE", help="where to keep how fast the model is here")
-    edge.add_argument("--no-drafts", action="store_true", help="generate token by token even for one request alone")
+    edge.add_argument(
+        "--drafts",
+        choices=_DRAFTS,
+        default="auto",
+        help="guess how an answer goes on and check several tokens at once, for one request alone; "
+        "`auto` does where that changes no answer (default: %(default)s)",
+    )
     memory = parser.add_argument_group("memory")
     memory.add_argument(
         "--prefix-dir",
@@ -44,7 +52,12 @@ def main() -> int:
         metavar="N",
         help="unload a model that nobody asks when less memory than this is available",
     )
-    arguments = parser.parse_args()
+    return parser
+
+
+def main() -> int:
+    """Run until a signal; return the process's exit status."""
+    arguments = _parser().parse_args()
     options = RuntimeOptions.from_arguments(arguments)
     settings = EngineSettings(
         folder=options.model_dir,
@@ -56,7 +69,7 @@ def main() -> int:
         trusted_keys=options.trusted_keys,
         prefix_folder=arguments.prefix_dir,
         prefix_mib=arguments.prefix_mib,
-        drafts=not arguments.no_drafts,
+        drafts=_DRAFTS[arguments.drafts],
     )
     below = arguments.unload_below_mib
     policy = ResidencyPolicy(

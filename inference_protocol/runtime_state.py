@@ -55,6 +55,8 @@ class RuntimeState(BaseModel):
         slots: Requests that can run at once.
         ms_per_token: Batch size to milliseconds for one decode step of that many rows.
         prefill_tokens_per_s: How fast prompts are read, alone.
+        drafted_tokens: Guessed and checked since the start.
+        accepted_tokens: Those of them that the model said too.
         provider: The execution provider that really runs.
         detail: For a person: what is being waited for, or what failed.
     """
@@ -69,6 +71,8 @@ class RuntimeState(BaseModel):
     slots: int = 1
     ms_per_token: dict[int, float] = Field(default_factory=dict)
     prefill_tokens_per_s: float | None = None
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
     models: tuple[ServedModel, ...] = ()
     provider: str = "unknown"
     detail: str | None = None

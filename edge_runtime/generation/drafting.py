@@ -31,7 +31,12 @@ def look_up(tokens: array[int], most: int) -> tuple[int, ...]:
 
 
 class Drafter:
-    """Makes drafts for one stream, as long as they pay. For the engine's thread only."""
+    """Makes drafts for one stream, as long as they pay. For the engine's thread only.
+
+    Attributes:
+        drafted: Tokens of all drafts that were checked.
+        accepted: Those of them that the model said too.
+    """
 
     def __init__(self) -> None:
         """Begin with hope."""

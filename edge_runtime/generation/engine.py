@@ -123,6 +123,7 @@ class SlotEngine:
         """Return load and speed as they are now. Safe from any thread."""
         loaded = self._loaded
         counts = self._occupancy.counts
+        drafter = self._scheduler.drafter if self._scheduler else None
         return RuntimeState(
             status=self._status,
             running=counts.running,
@@ -132,6 +133,8 @@ class SlotEngine:
             slots=self._settings.slots,
             ms_per_token=dict(loaded.speed.ms_per_token) if loaded else {},
             prefill_tokens_per_s=loaded.speed.prefill_tokens_per_s if loaded else None,
+            drafted_tokens=drafter.drafted if drafter else 0,
+            accepted_tokens=drafter.accepted if drafter else 0,
             models=(loaded.served,) if loaded else (),
             provider=loaded.provider if loaded else "unknown",
             detail=self._detail,

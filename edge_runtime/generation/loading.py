@@ -40,7 +40,7 @@ class EngineSettings:
         kept_mib: Most memory for keys and values of prompts that have been answered, for those that begin alike.
         prefix_folder: Where keys and values are kept on the disk; `None` keeps none.
         prefix_mib: Most of them.
-        drafts: Whether to check drafts for a request that runs alone.
+        drafts: Whether to check drafts for a request that runs alone; `None` does where that changes no answer.
         trusted_keys: A folder of keys of which one must have signed the model; `None` does not look at signatures.
     """
 
@@ -54,7 +54,7 @@ class EngineSettings:
     kept_mib: int = 64
     prefix_folder: Path | None = None
     prefix_mib: int = 512
-    drafts: bool = True
+    drafts: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +111,7 @@ def _load(
     except GraphRunFailed as error:
         raise ModelUnsupported(f"The graph in {folder} fails on its first run: {error}") from error
     speed = measured.speed
+    drafts = measured.checks_agree if settings.drafts is None else settings.drafts
     scheduler = Scheduler(
         graph,
         chunk=measured.chunk,
@@ -118,7 +119,7 @@ def _load(
         speed=speed,
         clock=clock,
         kept_tokens=(settings.kept_mib << 20) * BLOCK // graph.block_shape.nbytes,
-        drafter=Drafter() if settings.drafts else None,
+        drafter=Drafter() if drafts else None,
         prefixes=_open_prefixes(settings, admitted.manifest.digest, graph.block_shape),
     )
     served = admitted.manifest.served_as(settings.model_name, window)

@@ -36,7 +36,11 @@ News = list[tuple[Request, TokenEvent]]
 
 
 class Scheduler:
-    """Owns the requests between admission and their last event. Every method is for one thread only."""
+    """Owns the requests between admission and their last event. Every method is for one thread only.
+
+    Attributes:
+        drafter: Makes drafts for a request that runs alone, or `None`. Its counts may be read from any thread.
+    """
 
     def __init__(
         self,
@@ -72,7 +76,7 @@ class Scheduler:
         self._reading: Request | None = None
         self._running: list[Request] = []  # the index is the slot
         self._slots = Slots(graph, kept_tokens=kept_tokens)
-        self._drafter = drafter if graph.can_verify else None
+        self.drafter = drafter if graph.can_verify else None
         self._prefixes = prefixes
         self._steps: deque[EngineStep] = deque(maxlen=_STEPS_KEPT)
 
@@ -124,12 +128,12 @@ class Scheduler:
         rows = list(self._running)
         if not rows:
             return []
-        if len(rows) == 1 and self._drafter is not None and not self._silent():
+        if len(rows) == 1 and self.drafter is not None and not self._silent():
             row = rows[0]
             said = self._slots.tokens(0) + array("q", (row.last_token,))
-            draft = self._drafter.draft(said, row.job.max_tokens - row.said - 1, self._speed.decode_s(1))
+            draft = self.drafter.draft(said, row.job.max_tokens - row.said - 1, self._speed.decode_s(1))
             if draft:
-                return self._check(row, draft, self._drafter)
+                return self._check(row, draft, self.drafter)
         began = self._clock()
         try:
             logits = self._graph.decode([row.last_token for row in rows], [row.length for row in rows])

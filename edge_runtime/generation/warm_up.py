@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from edge_runtime.generation.graph import Graph
 from runtime_server.speed_meter import SpeedMeter
 
@@ -13,6 +15,8 @@ LONGEST_STALL_S = 0.5
 CHUNKS = (16, 64, 128)  # larger ones read no faster and take more memory
 _CACHED_TOKENS = 64
 _RUNS = 3
+_CHECKED_TOKENS = 4
+_ALIKE = 1e-4  # of the top logit: the order in which floats are added
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +27,13 @@ class Measured:
         speed: Of prefill in chunks and of decode at some batch sizes.
         chunk: Most prompt tokens to read in one run. It is fixed once chosen: where a prompt is cut moves the last bits
             of its logits, and a seed should repeat.
+        checks_agree: Whether several tokens that are read at once give the logits that each gives alone. They do not
+            where activations are rounded: the last bit of what is rounded decides, and rounding grows it.
     """
 
     speed: SpeedMeter
     chunk: int
+    checks_agree: bool
 
 
 def warm_up(graph: Graph, *, window: int, clock: Callable[[], float]) -> Measured:
@@ -41,7 +48,9 @@ def warm_up(graph: Graph, *, window: int, clock: Callable[[], float]) -> Measure
     for rows in _batch_sizes(graph.slots):
         decode = functools.partial(graph.decode, [0] * rows, [cached] * rows)
         ms_per_token[rows] = _best_of_runs(decode, clock) * 1000
-    return Measured(SpeedMeter(prefill_tokens_per_s=tokens_per_s, ms_per_token=ms_per_token), chunk)
+    return Measured(
+        SpeedMeter(prefill_tokens_per_s=tokens_per_s, ms_per_token=ms_per_token), chunk, _checks_agree(graph)
+    )
 
 
 def _measure_prefill(graph: Graph, window: int, clock: Callable[[], float]) -> tuple[int, float]:
@@ -59,6 +68,15 @@ def _measure_prefill(graph: Graph, window: int, clock: Callable[[], float]) -> t
         if len(tokens) < chunk:
             break
     return best
+
+
+def _checks_agree(graph: Graph) -> bool:
+    if not graph.can_verify:
+        return False
+    tokens = range(1, 1 + _CHECKED_TOKENS)
+    each = np.concatenate([graph.decode([token], [at]).copy() for at, token in enumerate(tokens)])
+    top = np.abs(each.max(axis=-1)).max()  # the least likely may be far off: a graph can rule tokens out
+    return bool(np.abs(graph.verify(tokens, 0) - each).max() <= _ALIKE * top)
 
 
 def _batch_sizes(slots: int) -> Iterator[int]:

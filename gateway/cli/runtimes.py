@@ -18,6 +18,7 @@ def edge_argv(settings: Settings) -> list[str]:
         *("--socket", str(settings.folder.edge_socket)),
         *("--slots", str(own.slots)),
         *("--context", str(own.context)),
+        *("--drafts", own.drafts),
         *("--waiting-limit", str(own.waiting_limit)),
         *("--device-profile", str(settings.folder.device_profile)),
         *_common(settings),

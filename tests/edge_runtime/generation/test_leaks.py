@@ -13,7 +13,7 @@ from edge_runtime.generation.loading import EngineSettings
 from inference_protocol.sampling import Sampling
 from runtime_server.engine import FinishReason
 
-REQUESTS, AT_ONCE, BOUND_S = 2100, 40, 240
+REQUESTS, ALONE, AT_ONCE, BOUND_S = 2200, 150, 40, 240
 PHASES = ("submitted", "queued", "reading", "first token", "generating")
 
 
@@ -88,7 +88,8 @@ async def test_two_thousand_mixed_requests_with_aborts_in_every_phase_leave_noth
                 memory.append(resident_bytes())
                 return await ask(engine, jobs[number], phases[number])
 
-        results = await asyncio.gather(*map(one, range(REQUESTS)))
+        results = await asyncio.gather(*map(one, range(REQUESTS - ALONE)))
+        results += [await one(number) for number in range(REQUESTS - ALONE, REQUESTS)]  # where drafts are checked
         while engine.state().running + engine.state().waiting:  # noqa: ASYNC110  # an engine only tells its state
             await asyncio.sleep(0.001)
         state = engine.state()
@@ -97,8 +98,7 @@ async def test_two_thousand_mixed_requests_with_aborts_in_every_phase_leave_noth
         assert not engine._streams
         half = len(memory) // 2
         assert max(memory[half:]) - max(memory[:half]) < 16 << 20
-        kinds = {step.kind for step in engine.steps()}
-        assert "decode" in kinds
+        assert state.drafted_tokens > state.accepted_tokens > 0
     assert not {"generation", "prefix-store"} & {thread.name for thread in threading.enumerate()}
     cut = {
         phase: sum(results[n][1] is not FinishReason.LENGTH for n, p in enumerate(phases) if p == phase)

@@ -43,6 +43,16 @@ def test_one_disturbed_run_does_not_count(bench):
     assert next(readings) > 15
 
 
+def test_whether_several_tokens_at_once_say_what_each_says_alone_is_measured(bench, monkeypatch):
+    house = bench(slots=1, pruned=False)
+    assert warm_up(house, window=64, clock=lambda: house.now).checks_agree
+    verify = house.verify
+    monkeypatch.setattr(house, "verify", lambda tokens, length: verify(tokens, length) + 0.05)
+    assert not warm_up(house, window=64, clock=lambda: house.now).checks_agree
+    pruned = bench("pruned", slots=1)
+    assert not warm_up(pruned, window=64, clock=lambda: pruned.now).checks_agree
+
+
 def test_a_window_smaller_than_the_usual_sample_is_respected(bench):
     house = bench(slots=1)
     warm_up(house, window=20, clock=lambda: house.now)
