@@ -1,6 +1,6 @@
 """The promise: nothing is sent to a target whose clearance is below the label, whatever happens on the way.
 
-Random policies, labels, faults, protocols, reloads, retries and fallbacks go through the real pipeline, dispatcher and
+Random policies, labels, faults, protocols, reloads, retries, hedges, hand-overs and detectors go through the real pipeline, dispatcher and
 door. What leaves is judged by what is in it and by the policy document alone, not by the code that decided.
 `TIDEGATE_DOOR_EXAMPLES` sets how many requests are driven; the nightly run sets 100,000.
 """
@@ -12,7 +12,7 @@ import json
 import os
 import random
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from opentelemetry.trace import INVALID_SPAN, NoOpTracer
 
 from gateway.answer import BufferedAnswer
+from gateway.detectors.detector import DetectorFailed, Place
 from gateway.detectors.second_tier import SecondTier
 from gateway.dispatch.dispatcher import Dispatcher
 from gateway.dispatch.outbound import Outbound
@@ -35,7 +36,7 @@ from gateway.measure import Measurer
 from gateway.pipeline import Pipeline
 from gateway.policies.draw import Seeds
 from gateway.policies.holder import InForce, PolicyHolder, Version
-from gateway.reach_settings import TimeoutSettings
+from gateway.reach_settings import AttemptSettings, TimeoutSettings
 from gateway.records.log import RecordLog
 from gateway.settings import TargetProtocol
 from gateway.state.keys import Keys
@@ -53,7 +54,16 @@ from routing_policies.signals.size import Calibration
 from routing_policies.snapshot import Health
 from routing_policies.view import Tenant
 from tests.support.scripted_runtime import MODEL
-from tests.support.scripted_transport import FAULTS, Act, Sent, answers, scripted_target
+from tests.support.scripted_transport import (
+    FAULTS,
+    Act,
+    Sent,
+    after,
+    answers,
+    says_busy,
+    says_too_long,
+    scripted_target,
+)
 
 KEYS = Keys(b"k" * 32)
 EXAMPLES = int(os.environ.get("TIDEGATE_DOOR_EXAMPLES", "2000"))
@@ -71,6 +81,7 @@ VALUES = {
     "what is DNS?": None,
     "Write a haiku about the sea.": None,
 }
+POEM = "Write a haiku about the sea."
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 
 
@@ -130,6 +141,9 @@ class Scenario:
     reload_when: str
     records_fail: bool
     state_store: str = "works"
+    addresses: int = 1
+    hedges: bool = False
+    detector: str = "none"
 
 
 def one_for_each(values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
@@ -146,7 +160,9 @@ messages = st.builds(
 )
 classes = st.sampled_from([None, None, None, *CLASSES])
 some_tags = st.sampled_from([[], [], [], ["pii"], ["phi"], ["export"], ["pci", "secret"]])
-acts = st.sampled_from([answers, *FAULTS])
+# Some wait a turn of the loop, so that another attempt may begin beside them; a refusal to be asked now is tried again.
+ACTS = [answers, *FAULTS, says_busy(503, retry_after_ms="0"), says_too_long(10)]
+acts = st.sampled_from([*ACTS, *(after(0.0, act) for act in ACTS)])
 scenarios = st.builds(
     Scenario,
     policy=st.integers(0, 199),
@@ -163,7 +179,33 @@ scenarios = st.builds(
     reload_when=st.sampled_from(["never", "before", "while it is sent", "after the decision"]),
     records_fail=st.sampled_from([False] * 7 + [True]),
     state_store=st.sampled_from(["works"] * 7 + ["gone"]),
+    addresses=st.integers(1, 2),
+    hedges=st.booleans(),
+    detector=st.sampled_from(["none", "none", "finds", "finds", "fails"]),
 )
+
+
+@dataclass
+class HaikuDetector:
+    """A second tier that takes poems for personal data, or gives out."""
+
+    fails: bool
+    name = "haiku"
+    tags = frozenset({"pii"})
+    was_asked = False
+
+    async def find(self, texts: Sequence[str]) -> list[list[Place]]:
+        self.was_asked = True
+        await asyncio.sleep(0)
+        if self.fails:
+            raise DetectorFailed("no answer")
+        return [
+            [Place("poem", "pii", text.index(POEM), text.index(POEM) + len(POEM))] if POEM in text else []
+            for text in texts
+        ]
+
+    async def aclose(self) -> None:
+        """Hold nothing."""
 
 
 class RecordsThatFail:
@@ -206,7 +248,8 @@ class House:
         self.conversations += 1
         tenant = Tenant(f"tenant-{self.conversations}")  # so that scenarios share no history
         taints = self.taints(scenario)
-        pipeline = self._pipeline(scenario, holder, taints, sent)
+        detector = None if scenario.detector == "none" else HaikuDetector(scenario.detector == "fails")
+        pipeline = self._pipeline(scenario, holder, taints, sent, detector)
         request = parse_chat(json.dumps(body_of(scenario)).encode())
         earlier = Component(DataClass.from_word(scenario.earlier_label)) if is_tainted(scenario) else None
         if earlier is not None:
@@ -234,9 +277,17 @@ class House:
         finally:
             taints.close()
         document = policy_document(int(in_force.policy.name.removeprefix("policy-")))
-        return [fault for each in sent for fault in faults_of(each, scenario, document)]
+        failed = detector is not None and detector.fails and detector.was_asked
+        return [fault for each in sent for fault in faults_of(each, scenario, document, failed=failed)]
 
-    def _pipeline(self, scenario: Scenario, holder: PolicyHolder, taints: Taints, sent: list[Sent]) -> Pipeline:
+    def _pipeline(
+        self,
+        scenario: Scenario,
+        holder: PolicyHolder,
+        taints: Taints,
+        sent: list[Sent],
+        detector: HaikuDetector | None,
+    ) -> Pipeline:
         def on_sent() -> None:
             if scenario.reload_when == "while it is sent":
                 reload(holder, self.policy(scenario.next_policy))
@@ -250,6 +301,7 @@ class House:
                     protocol=scenario.protocols[name],
                     health=scenario.health[name],
                     on_sent=on_sent,
+                    addresses=scenario.addresses,
                 )
                 for name in TARGETS
             }
@@ -259,14 +311,21 @@ class House:
         tracer = NoOpTracer()
         outbound = Outbound(b"s" * 32, Pseudonymizer(scanner, KEYS), clock=clock)
         dispatcher = Dispatcher(
-            targets, outbound, scanner, TimeoutSettings(), tracer, clock=clock, max_answer_bytes=1 << 20
+            targets,
+            outbound,
+            scanner,
+            TimeoutSettings(),
+            tracer,
+            clock=clock,
+            max_answer_bytes=1 << 20,
+            attempts=AttemptSettings(hedge_after=1e-6 if scenario.hedges else "never"),
         )
         records: Any = RecordsThatFail() if scenario.records_fail else self.records
         measurer = Measurer(scanner, taints, calibration, None)
         return Pipeline(
             holder,
             measurer,
-            SecondTier([]),
+            SecondTier([] if detector is None else [detector]),
             taints,
             targets,
             records,
@@ -294,7 +353,7 @@ def is_tainted(scenario: Scenario) -> bool:
     return scenario.earlier_label is not None and len(scenario.messages) > 1 and scenario.state_store == "works"
 
 
-def faults_of(sent: Sent, scenario: Scenario, document: dict[str, Any]) -> Iterator[str]:
+def faults_of(sent: Sent, scenario: Scenario, document: dict[str, Any], *, failed: bool) -> Iterator[str]:
     """What the policy document forbids of this, going by what is in it."""
     promise = document["targets"].get(sent.target)
     if promise is None:
@@ -302,7 +361,11 @@ def faults_of(sent: Sent, scenario: Scenario, document: dict[str, Any]) -> Itera
         return
     left = sent.body.decode()
     found = {tag for value, tag in VALUES.items() if tag is not None and json.dumps(value)[1:-1] in left}
+    if scenario.detector == "finds" and POEM in left:
+        found.add("pii")
     said = [document["findings"][tag] for tag in found]
+    if failed:
+        said.append("restricted")
     said += [word for word in (scenario.declared, scenario.key[0]) if word is not None]
     if any(message.has_image for message in scenario.messages):
         said.append(document["uninspected"]["image"])
@@ -329,7 +392,8 @@ def faults_of(sent: Sent, scenario: Scenario, document: dict[str, Any]) -> Itera
         yield f"{sent.target} is not this machine, and nothing was written down"
     if sent.headers.get("authorization") != f"Bearer credential-of-{sent.target}":
         yield f"{sent.target} was shown somebody else's credential"
-    if sent.url.split("/")[2] != f"{sent.target}.invalid":
+    host = sent.url.split("/")[2]
+    if host not in {f"{sent.target}.invalid", f"{sent.target}-2.invalid"}:
         yield f"what was meant for {sent.target} went to {sent.url}"
 
 
