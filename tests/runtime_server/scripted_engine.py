@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 from inference_protocol.engine_steps import EngineStep
 from inference_protocol.runtime_state import RuntimeState, RuntimeStatus, ServedModel
@@ -61,6 +62,8 @@ class ScriptedEngine:
         self.load_error: Exception | None = None
         self.stopped = False
         self.places = 8
+        self.slots = 4
+        self.abilities: dict[str, Any] = {}
         self.on_submit: Callable[[ScriptedGeneration], None] = lambda _: None
         self.generations: list[ScriptedGeneration] = []
         self.encode = encode
@@ -94,9 +97,9 @@ class ScriptedEngine:
         return ()
 
     def state(self) -> RuntimeState:
-        model = ServedModel(id=MODEL, digest="0" * 64, window=WINDOW)
+        model = ServedModel(**{"id": MODEL, "digest": "0" * 64, "window": WINDOW, **self.abilities})
         ready = self.status is RuntimeStatus.READY
-        return RuntimeState(status=self.status, models=(model,) if ready else (), detail=self.detail)
+        return RuntimeState(status=self.status, slots=self.slots, models=(model,) if ready else (), detail=self.detail)
 
 
 def says(text: str, finish: FinishReason = FinishReason.STOP) -> Callable[[ScriptedGeneration], None]:
