@@ -20,6 +20,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argument_parser("python -m edge_runtime", __doc__ or "")
     edge = parser.add_argument_group("the engine")
     edge.add_argument("--slots", type=at_least(1), default=4, metavar="N", help="requests that run at once")
+    edge.add_argument(
+        "--measure-slots", action="store_true", help="run fewer at once where more give hardly more tokens a second"
+    )
     edge.add_argument("--context", type=at_least(16), default=2048, metavar="N", help="most tokens of one request")
     edge.add_argument("--threads", type=at_least(1), metavar="N", help="threads of one run (default: its CPUs)")
     edge.add_argument("--device-profile", type=Path, metavar="FILE", help="where to keep how fast the model is here")
@@ -63,6 +66,7 @@ def main() -> int:
         folder=options.model_dir,
         model_name=options.model_name,
         slots=arguments.slots,
+        measures_slots=arguments.measure_slots,
         context=arguments.context,
         waiting_limit=options.waiting_limit,
         threads=arguments.threads,

@@ -221,6 +221,7 @@ class EdgeRuntimeSettings(_Frozen):
     """The edge runtime that `tidegate up` and `tidegate edge serve` start.
 
     Attributes:
+        slots: Requests that run at once; `auto` takes up to 8, as long as more give more tokens a second here.
         drafts: Whether to guess how an answer goes on and check several tokens at once, for a request that runs alone;
             `auto` does where that changes no answer.
         keep_prefixes: Highest class of requests whose prompts may leave keys and values on the disk; none leaves any.
@@ -228,7 +229,7 @@ class EdgeRuntimeSettings(_Frozen):
     """
 
     model: str = "smollm2-135m-instruct-q4_1"
-    slots: int = Field(default=4, gt=0)
+    slots: Annotated[int, Field(gt=0)] | Literal["auto"] = 4
     context: int = Field(default=2048, gt=0)
     threads: int | None = Field(default=None, gt=0)
     waiting_limit: int = Field(default=64, ge=0)

@@ -130,7 +130,7 @@ class SlotEngine:
             waiting=counts.waiting,
             waiting_limit=self._settings.waiting_limit,
             prefill_tokens_queued=counts.prompt_tokens_unread,
-            slots=self._settings.slots,
+            slots=self._occupancy.slots,
             ms_per_token=dict(loaded.speed.ms_per_token) if loaded else {},
             prefill_tokens_per_s=loaded.speed.prefill_tokens_per_s if loaded else None,
             drafted_tokens=drafter.drafted if drafter else 0,

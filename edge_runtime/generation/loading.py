@@ -15,7 +15,7 @@ from edge_runtime.generation.interruption import Interruption
 from edge_runtime.generation.occupancy import Occupancy
 from edge_runtime.generation.prefix_store import BLOCK, BlockShape, PrefixStore
 from edge_runtime.generation.scheduler import Scheduler
-from edge_runtime.generation.warm_up import warm_up
+from edge_runtime.generation.warm_up import warm_up, worthwhile_slots
 from inference_protocol.runtime_state import ServedModel
 from runtime_server.cpus import usable_cpus
 from runtime_server.model_admission import AdmittedModel, admit
@@ -33,7 +33,8 @@ class EngineSettings:
     Attributes:
         folder: The model, in onnxruntime-genai's format, with its manifest.
         model_name: The name it answers to.
-        slots: Requests that run at once.
+        slots: Requests that run at once, or the most of them.
+        measures_slots: Whether fewer run at once where more give hardly more tokens a second.
         context: Most tokens of prompt and answer in one slot; the model's own window caps it.
         waiting_limit: Requests that may wait for a slot.
         threads: Threads of one run; `None` takes the CPUs this process may use.
@@ -47,6 +48,7 @@ class EngineSettings:
     folder: Path
     model_name: str
     slots: int = 4
+    measures_slots: bool = False
     context: int = 2048
     waiting_limit: int = 16
     threads: int | None = None
@@ -111,6 +113,9 @@ def _load(
     except GraphRunFailed as error:
         raise ModelUnsupported(f"The graph in {folder} fails on its first run: {error}") from error
     speed = measured.speed
+    if settings.measures_slots:
+        graph.slots = worthwhile_slots(speed.ms_per_token)
+        occupancy.allow(graph.slots)
     drafts = measured.checks_agree if settings.drafts is None else settings.drafts
     scheduler = Scheduler(
         graph,

@@ -18,12 +18,22 @@ class Counts:
 
 
 class Occupancy:
-    """Counts requests from admission to their end. Safe from any thread."""
+    """Counts requests from admission to their end. Safe from any thread.
+
+    Attributes:
+        slots: Requests that run at once.
+    """
 
     def __init__(self, slots: int, waiting_limit: int) -> None:
+        self.slots = slots
         self._capacity = slots + waiting_limit
         self._lock = threading.Lock()
         self._counts = Counts()
+
+    def allow(self, slots: int) -> None:
+        """Change how many slots there are, before anyone is admitted."""
+        self._capacity += slots - self.slots
+        self.slots = slots
 
     @property
     def counts(self) -> Counts:

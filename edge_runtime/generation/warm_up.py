@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ LONGEST_STALL_S = 0.5
 CHUNKS = (16, 64, 128)  # larger ones read no faster and take more memory
 _CACHED_TOKENS = 64
 _RUNS = 3
+_WORTHWHILE = 1.1
 _CHECKED_TOKENS = 4
 _ALIKE = 1e-4  # of the top logit: the order in which floats are added
 
@@ -51,6 +52,20 @@ def warm_up(graph: Graph, *, window: int, clock: Callable[[], float]) -> Measure
     return Measured(
         SpeedMeter(prefill_tokens_per_s=tokens_per_s, ms_per_token=ms_per_token), chunk, _checks_agree(graph)
     )
+
+
+def worthwhile_slots(ms_per_token: Mapping[int, float]) -> int:
+    """Return how many rows a step should have at most: twice as many must give a tenth more tokens a second.
+
+    Args:
+        ms_per_token: Rows to milliseconds of a step.
+    """
+    best, *larger = sorted(ms_per_token)
+    for rows in larger:
+        if rows / ms_per_token[rows] < _WORTHWHILE * best / ms_per_token[best]:
+            break
+        best = rows
+    return best
 
 
 def _measure_prefill(graph: Graph, window: int, clock: Callable[[], float]) -> tuple[int, float]:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from gateway.settings import Settings
 
+_MOST_SLOTS = 8
+
 
 def edge_argv(settings: Settings) -> list[str]:
     """How to start the edge runtime."""
@@ -16,7 +18,7 @@ def edge_argv(settings: Settings) -> list[str]:
         *("--model-dir", str(settings.folder.models / own.model)),
         *("--model-name", _served(settings, "edge")),
         *("--socket", str(settings.folder.edge_socket)),
-        *("--slots", str(own.slots)),
+        *(("--slots", str(_MOST_SLOTS), "--measure-slots") if own.slots == "auto" else ("--slots", str(own.slots))),
         *("--context", str(own.context)),
         *("--drafts", own.drafts),
         *("--waiting-limit", str(own.waiting_limit)),

@@ -148,6 +148,18 @@ async def test_the_state_tells_what_runs_and_what_was_measured(tiny_model, job):
         assert engine.state().ms_per_token != state.ms_per_token
 
 
+async def test_slots_that_are_measured_are_no_more_than_may_be_and_take_requests(tiny_model, job):
+    async with running(tiny_model(), slots=4, measures_slots=True, waiting_limit=3) as engine:
+        slots = engine.state().slots
+        assert 1 <= slots <= 4
+        held = [engine.submit(job([1], 4000)) for _ in range(slots + 3)]
+        with pytest.raises(QueueFull):
+            engine.submit(job([1], 1))
+        for generation in held:
+            generation.cancel()
+        await emptied(engine)
+
+
 async def test_the_window_is_the_models_own_where_that_is_smaller(tiny_model):
     async with running(tiny_model(), slots=1, context=1 << 20) as engine:
         assert engine.state().models[0].window == 1 << 16

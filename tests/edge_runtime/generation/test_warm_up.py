@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from edge_runtime.generation.warm_up import warm_up
+from edge_runtime.generation.warm_up import warm_up, worthwhile_slots
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,19 @@ def test_one_disturbed_run_does_not_count(bench):
     measured = warm_up(house, window=512, clock=clock)
     assert (measured.chunk, measured.speed.prefill_tokens_per_s) == (128, pytest.approx(128 / 0.001))
     assert next(readings) > 15
+
+
+@pytest.mark.parametrize(
+    ("ms_per_token", "slots"),
+    [
+        ({1: 8.0}, 1),
+        ({1: 8.0, 2: 10.0, 4: 15.0, 8: 22.0}, 8),
+        ({1: 8.0, 2: 10.0, 4: 19.0, 8: 20.0}, 2),
+        ({1: 8.0, 2: 16.0, 4: 32.0}, 1),
+    ],
+)
+def test_more_slots_are_used_as_long_as_they_give_more_tokens(ms_per_token, slots):
+    assert worthwhile_slots(ms_per_token) == slots
 
 
 def test_whether_several_tokens_at_once_say_what_each_says_alone_is_measured(bench, monkeypatch):
