@@ -17,7 +17,7 @@ from edge_runtime.build.errors import GateFailed
 from edge_runtime.build.held_out import ENGLISH, LANGUAGES
 from edge_runtime.generation.genai_config import read_genai_config
 from edge_runtime.generation.graph import DecoderGraph
-from edge_runtime.generation.sampler import Logits
+from runtime_server.choosing.sampler import Logits
 from runtime_server.cpus import usable_cpus
 from runtime_server.model_manifest import GateFigures
 

@@ -11,20 +11,25 @@ from runtime_server.choosing.likeliest import largest
 from runtime_server.engine import TokenLogprob
 
 
-def logprob_of(logits: NDArray[np.float32], token: int, top: int) -> TokenLogprob:
+def logprob_of(
+    logits: NDArray[np.float32], token: int, top: int, scratch: NDArray[np.float32] | None = None
+) -> TokenLogprob:
     """Return a token's log probability, and the `top` likeliest tokens with theirs.
 
     Args:
         logits: Shape `[vocabulary]`.
         token: The one in question.
         top: May be 0.
+        scratch: As large as the logits, to be overwritten: fresh memory costs as much as all the arithmetic.
     """
     highest = logits.max()
-    normalizer = float(highest) + float(np.log(np.exp(logits - highest).sum()))
+    weights = np.subtract(logits, highest, out=scratch)
+    normalizer = float(highest) + float(np.log(np.exp(weights, out=weights).sum()))
     tops = tuple((int(at), float(logits[at]) - normalizer) for at in largest(logits, top))
     return TokenLogprob(token, float(logits[token]) - normalizer, tops)
 
 
 def logprobs_of(logits: NDArray[np.float32], tokens: Sequence[int], top: int) -> tuple[TokenLogprob, ...]:
     """Return the log probability of the token that follows each row of logits `[rows, vocabulary]`."""
-    return tuple(logprob_of(row, token, top) for row, token in zip(logits, tokens, strict=True))
+    scratch = np.empty(logits.shape[-1], np.float32)
+    return tuple(logprob_of(row, token, top, scratch) for row, token in zip(logits, tokens, strict=True))

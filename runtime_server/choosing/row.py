@@ -32,6 +32,7 @@ class RowChooser:
         self._sampler = Sampler(job.sampling)
         self._penalties = Penalties(job.sampling, job.prompt)
         self._top = job.logprobs
+        self._scratch: Logits = np.empty(0, np.float32)
         self.constraint = job.constraint
         # Whether the likeliest token is all that is ever chosen, and all that is told.
         self.is_plain = (
@@ -53,7 +54,9 @@ class RowChooser:
         self._penalties.count(token)
         if self.constraint is not None:
             self.constraint.accept(token)
-        return Chosen(token, () if self._top is None else (logprob_of(logits, token, self._top),))
+        if self._top is None:
+            return Chosen(token, ())
+        return Chosen(token, (logprob_of(logits, token, self._top, self._memory(len(logits))),))
 
     def _changed(self, logits: Logits, allowed: NDArray[np.bool_] | None) -> Logits:
         if self._penalties.are_none and allowed is None:
@@ -62,17 +65,20 @@ class RowChooser:
             raise NonFiniteLogits
         if allowed is not None and not allowed.any():
             raise NothingAllowed
-        changed = logits.copy() if allowed is None else np.minimum(logits, _limits(allowed))
+        changed = self._memory(len(logits))
+        if allowed is None:
+            np.copyto(changed, logits)
+        else:
+            # Infinity where a token is allowed, and minus infinity elsewhere. Arithmetic takes 20 µs where choosing by
+            # a mask takes up to 200: no branch is there to be guessed wrong.
+            np.subtract(allowed.view(np.uint8), np.float32(0.5), out=changed)
+            np.multiply(changed, np.float32(np.inf), out=changed)
+            np.minimum(logits, changed, out=changed)
         self._penalties.apply(changed)
         return changed
 
-
-def _limits(allowed: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Return infinity where a token is allowed, and minus infinity elsewhere.
-
-    Arithmetic takes 20 µs where choosing by a mask takes up to 200: no branch is there to be guessed wrong.
-    """
-    limits = allowed.view(np.uint8).astype(np.float32)
-    limits -= np.float32(0.5)
-    limits *= np.float32(np.inf)
-    return limits
+    def _memory(self, vocabulary: int) -> Logits:
+        """Return memory that each token's computations may overwrite."""
+        if len(self._scratch) != vocabulary:
+            self._scratch = np.empty(vocabulary, np.float32)
+        return self._scratch
