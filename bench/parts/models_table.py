@@ -14,6 +14,7 @@ ROOT = Path(__file__).parent.parent.parent
 RESULTS = ROOT / "bench/results/models.json"
 PAGES = (ROOT / "README.md", ROOT / "docs/models.md")
 BEGIN, END = "<!-- table: bench/results/models.json -->", "<!-- end of table -->"
+_PLACE = re.compile(f"{re.escape(BEGIN)}\n(.*?)\n{re.escape(END)}", re.DOTALL)
 COLUMNS = "| edge graph | size | mean KL | top-1 agreement | perplexity | decode | prefill |"
 
 
@@ -36,7 +37,7 @@ def table(results: dict[str, Any]) -> str:
 
 def between_marks(page: str) -> str:
     """What stands between the marks of a page."""
-    found = re.search(f"{re.escape(BEGIN)}\n(.*?)\n{re.escape(END)}", page, re.DOTALL)
+    found = _PLACE.search(page)
     assert found is not None, "the page has no marks"
     return found[1]
 
@@ -45,7 +46,7 @@ def main() -> None:
     made = table(json.loads(RESULTS.read_bytes()))
     for path in PAGES:
         page = path.read_text(encoding="utf-8")
-        path.write_text(page.replace(between_marks(page), made), encoding="utf-8")
+        path.write_text(_PLACE.sub(lambda _: f"{BEGIN}\n{made}\n{END}", page), encoding="utf-8")
 
 
 if __name__ == "__main__":
