@@ -33,7 +33,11 @@ def _parser() -> argparse.ArgumentParser:
         help="guess how an answer goes on and check several tokens at once, for one request alone; "
         "`auto` does where that changes no answer (default: %(default)s)",
     )
-    memory = parser.add_argument_group("memory")
+    _add_memory(parser.add_argument_group("memory"))
+    return parser
+
+
+def _add_memory(memory: argparse._ArgumentGroup) -> None:
     memory.add_argument(
         "--prefix-dir",
         type=Path,
@@ -55,7 +59,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="unload a model that nobody asks when less memory than this is available",
     )
-    return parser
 
 
 def main() -> int:
