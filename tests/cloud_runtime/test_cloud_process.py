@@ -116,3 +116,44 @@ def test_a_signal_while_the_model_loads_ends_the_process(cloud_model: Path) -> N
         assert "http://127.0.0.1:" in process.stderr.readline()
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
+
+
+def test_it_keeps_to_forms_calls_tools_and_tells_log_probabilities_as_the_edge_does(cloud_url: str) -> None:
+    place = {
+        "type": "object",
+        "properties": {"city": {"enum": ["Paris", "Rome"]}},
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+    tool = {"type": "function", "function": {"name": "visit", "parameters": place}}
+    asked: dict[str, Any] = {
+        "model": "smollm2",
+        "messages": [{"role": "user", "content": "What is the capital of France?"}],
+        "temperature": 0,
+        "max_tokens": 32,
+    }
+    wanted = {"type": "json_schema", "json_schema": {"name": "place", "schema": place}}
+    with httpx.Client(base_url=cloud_url, timeout=60) as client:
+        formed = client.post("/v1/chat/completions", json={**asked, "response_format": wanted}).json()["choices"][0]
+        called = client.post(
+            "/v1/chat/completions",
+            json={**asked, "tools": [tool], "tool_choice": "required", "parallel_tool_calls": False},
+        ).json()["choices"][0]
+        two = client.post(
+            "/v1/chat/completions", json={**asked, "n": 2, "logprobs": True, "top_logprobs": 2, "max_tokens": 3}
+        ).json()
+        prompt = {"model": "smollm2", "prompt": "The sea is blue", "echo": True, "logprobs": 1, "max_tokens": 0}
+        echoed = client.post("/v1/completions", json=prompt).json()["choices"][0]
+    assert json.loads(formed["message"]["content"]).keys() == {"city"}
+    assert formed["finish_reason"] == "stop"
+    [call] = called["message"]["tool_calls"]
+    assert json.loads(call["function"]["arguments"])["city"] in ("Paris", "Rome")
+    assert called["finish_reason"] == "tool_calls"
+    assert two["choices"][0]["message"] == two["choices"][1]["message"]
+    told = two["choices"][0]["logprobs"]["content"]
+    assert all(each["logprob"] == each["top_logprobs"][0]["logprob"] <= 0 for each in told)
+    assert len(told) == 3
+    assert echoed["text"] == "The sea is blue"
+    assert echoed["finish_reason"] == "length"
+    assert echoed["logprobs"]["token_logprobs"][0] is None
+    assert all(value < 0 for value in echoed["logprobs"]["token_logprobs"][1:])
