@@ -1,7 +1,8 @@
 """The promise: nothing is sent to a target whose clearance is below the label, whatever happens on the way.
 
-Random policies, labels, faults, protocols, reloads, retries, hedges, hand-overs and detectors go through the real pipeline, dispatcher and
-door. What leaves is judged by what is in it and by the policy document alone, not by the code that decided.
+Random policies, labels, detectors, faults, protocols, reloads, retries, hedges and fallbacks go through the real
+pipeline, dispatcher and door. What leaves is judged by what is in it and by the policy document alone, not by the code
+that decided.
 `TIDEGATE_DOOR_EXAMPLES` sets how many requests are driven; the nightly run sets 100,000.
 """
 
@@ -160,7 +161,7 @@ messages = st.builds(
 )
 classes = st.sampled_from([None, None, None, *CLASSES])
 some_tags = st.sampled_from([[], [], [], ["pii"], ["phi"], ["export"], ["pci", "secret"]])
-# Some wait a turn of the loop, so that another attempt may begin beside them; a refusal to be asked now is tried again.
+# Some take a moment, so that another attempt may begin beside them; a refusal to be asked now is tried again.
 ACTS = [answers, *FAULTS, says_busy(503, retry_after_ms="0"), says_too_long(10)]
 acts = st.sampled_from([*ACTS, *(after(0.0, act) for act in ACTS)])
 scenarios = st.builds(
@@ -353,30 +354,35 @@ def is_tainted(scenario: Scenario) -> bool:
     return scenario.earlier_label is not None and len(scenario.messages) > 1 and scenario.state_store == "works"
 
 
+def found_in(left: str, scenario: Scenario) -> set[str]:
+    """The tags of what stands in a body."""
+    found = {tag for value, tag in VALUES.items() if tag is not None and json.dumps(value)[1:-1] in left}
+    return found | {"pii"} if scenario.detector == "finds" and POEM in left else found
+
+
+def said_of(scenario: Scenario, document: dict[str, Any], found: set[str], *, failed: bool) -> list[str]:
+    """The classes that anybody gives a request in whose body these tags were found."""
+    said = [document["findings"][tag] for tag in found]
+    said += ["restricted"] if failed else []
+    said += [word for word in (scenario.declared, scenario.key[0]) if word is not None]
+    if any(message.has_image for message in scenario.messages):
+        said.append(document["uninspected"]["image"])
+    if is_tainted(scenario) and scenario.earlier_label is not None:
+        said.append(scenario.earlier_label)
+    earlier_turns = any(message.role == "assistant" for message in scenario.messages)
+    if scenario.state_store == "gone" and earlier_turns and len(scenario.messages) > 1:
+        said.append("confidential")
+    return said or [document["defaults"]["class"]]
+
+
 def faults_of(sent: Sent, scenario: Scenario, document: dict[str, Any], *, failed: bool) -> Iterator[str]:
     """What the policy document forbids of this, going by what is in it."""
     promise = document["targets"].get(sent.target)
     if promise is None:
         yield f"{sent.target} is none of the policy's targets"
         return
-    left = sent.body.decode()
-    found = {tag for value, tag in VALUES.items() if tag is not None and json.dumps(value)[1:-1] in left}
-    if scenario.detector == "finds" and POEM in left:
-        found.add("pii")
-    said = [document["findings"][tag] for tag in found]
-    if failed:
-        said.append("restricted")
-    said += [word for word in (scenario.declared, scenario.key[0]) if word is not None]
-    if any(message.has_image for message in scenario.messages):
-        said.append(document["uninspected"]["image"])
-    if is_tainted(scenario):
-        said.append(scenario.earlier_label)
-    earlier_turns = any(message.role == "assistant" for message in scenario.messages)
-    if scenario.state_store == "gone" and earlier_turns and len(scenario.messages) > 1:
-        said.append("confidential")
-    if not said:
-        said.append(document["defaults"]["class"])
-    level = max(map(CLASSES.index, said))
+    found = found_in(sent.body.decode(), scenario)
+    level = max(map(CLASSES.index, said_of(scenario, document, found, failed=failed)))
     if level > CLASSES.index(promise["clearance"]):
         yield f"{CLASSES[level]} data went to {sent.target}, which is cleared for {promise['clearance']}"
     tags = found | set(scenario.tags) | set(scenario.key[1])
@@ -433,6 +439,8 @@ def test_without_eligibility_the_door_still_lets_nothing_out_above_a_targets_cle
     call_everything_eligible(monkeypatch)
 
     def went_too_far(scenario: Scenario) -> bool:
+        if scenario.detector != "none":
+            return False  # whether detectors are asked is a matter of who is eligible
         return any("which is cleared for" in fault for fault in house.drive(scenario))
 
     few = hypothesis.settings(max_examples=500, database=None)
