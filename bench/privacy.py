@@ -4,6 +4,8 @@ The labelled set is Presidio's synthetic one (GitHub `microsoft/presidio-researc
 as a list of `{"text", "spans": [[kind, start, end]]}` in `presidio-synth.json` of the folder `--data`. Leakbench's
 cases (PyPI package `endorouter`, Apache-2.0) are read from its folder, `--leakbench`, or from where it is installed.
 What is not there is left out, and the outcome says so.
+
+Presidio with spaCy reads the same set in the same run, where the extra `presidio` is installed.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from typing import Any
 import httpx
 import yaml
 
+from bench.parts import labelled_set, restoring
 from bench.parts.recording_target import RecordingTarget, recording_target
 from bench.parts.report import Report
 from bench.parts.upstream import MODEL
@@ -32,6 +35,7 @@ from gateway.egress.pseudonyms import Pseudonymizer
 from gateway.state.keys import Keys
 from inference_protocol.openai_chat import parse_chat
 from inference_protocol.text_parts import TextPart
+from routing_policies.policy.loader import load_text
 from routing_policies.signals.scanner import Scanner, build_scanner
 from tests.routing_policies.signals.harmless_prompts import HARMLESS_PROMPTS
 from tests.support.running_gateway import free_port
@@ -39,18 +43,19 @@ from tests.support.running_gateway import free_port
 CASE_FILES = ("cases", "cases-boundary", "cases-hard")
 # How a case's own label is declared to us.
 CLASS_OF_LABEL = {"public": "public", "private": "confidential"}
-STRUCTURED = ("CREDIT_CARD", "IBAN_CODE", "EMAIL_ADDRESS", "IP_ADDRESS", "US_SSN")
-APART = ("DOMAIN_NAME", "PHONE_NUMBER", "ZIP_CODE", "US_DRIVER_LICENSE", "PERSON")
 DENSE = "jane@corp.com 4111111111111111 and so on, "  # 40 findings a KB, to within a few
 PROSE = "The tide turns twice a day and the gate keeper writes down what has passed. "
 FOLDED = DENSE.replace("4111", "４111")
 
 
-def cloud_first(builtin: str) -> str:
+def builtin(name: str) -> str:
+    return (resources.files("routing_policies.builtin") / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def cloud_first(name: str) -> str:
     """A built-in policy that sends to the cloud whatever may go there, so that every leak would be seen."""
-    text = (resources.files("routing_policies.builtin") / f"{builtin}.yaml").read_text(encoding="utf-8")
-    document = yaml.safe_load(text)
-    document |= {"name": f"{builtin}-cloud-first", "tests": []}
+    document = yaml.safe_load(builtin(name))
+    document |= {"name": f"{name}-cloud-first", "tests": []}
     document["prefer"] = [{"id": "cloud-first", "target": "cloud", "weight": 1.0}]
     return yaml.safe_dump(document, sort_keys=False)
 
@@ -160,34 +165,28 @@ async def _count(
     }
 
 
-def labelled_set(report: Report, scanner: Scanner, path: Path) -> None:
-    """Compare findings with the spans that a person or a generator labelled: half of a span covered counts."""
-    rows = json.loads(path.read_text(encoding="utf-8"))
-    there: Counter[str] = Counter()
-    found: Counter[str] = Counter()
-    wrong = right = 0
-    for row in rows:
-        findings = scanner.scan([TextPart("prompt", None, row["text"])]).findings
-        for kind, start, end in row["spans"]:
-            there[kind] += 1
-            found[kind] += any(min(end, f.end) - max(start, f.start) >= (end - start) / 2 for f in findings)
-        for finding in findings:
-            touches = any(min(end, finding.end) > max(start, finding.start) for _, start, end in row["spans"])
-            right, wrong = right + touches, wrong + (not touches)
-    report.raw["labelled_set"] = {
-        "sentences": len(rows),
-        "recall": {kind: {"found": found[kind], "there": there[kind]} for kind in (*STRUCTURED, *APART)},
-        "findings": right + wrong,
-        "findings_outside_any_span": wrong,
-    }
-    for kind in STRUCTURED:
-        report.at_least(f"recall of {kind}", found[kind] / there[kind], 0.95, "")
-    report.at_least("precision of all findings", right / (right + wrong), 0.97, "")
+def labelled(report: Report, scanner: Scanner, path: Path) -> None:
+    """Read the labelled set with ours and, where it is installed, with Presidio."""
+    found = labelled_set.measured(path, labelled_set.ours(scanner))
+    report.raw["labelled_set"] = {"ours": found}
+    for kind in labelled_set.STRUCTURED:
+        report.at_least(f"recall of {kind}", found["kinds"][kind]["recall"], 0.95, "")
+        report.at_least(f"precision of {kind}", found["kinds"][kind]["precision"], 0.97, "")
+    touching = 1 - found["findings_outside_any_span"] / found["findings"]
+    report.at_least("precision of all findings", touching, 0.97, "")
+    if importlib.util.find_spec("presidio_analyzer") is None:
+        report.raw["left_out"].append("Presidio: the extra `presidio` is not installed")
+        return
+    report.raw["labelled_set"]["presidio"] = labelled_set.measured(path, labelled_set.presidio())
 
 
 def false_alarms(report: Report, scanner: Scanner) -> None:
-    """Count the harmless prompts in which something is found."""
-    alarms = [text for text in HARMLESS_PROMPTS if scanner.scan([TextPart("prompt", None, text)]).findings]
+    """Count the harmless prompts that would be labelled higher for what is found in them."""
+    rules = load_text(builtin("balanced"), "balanced.yaml").label_rules
+    alarms = []
+    for text in HARMLESS_PROMPTS:
+        found = scanner.scan([TextPart("prompt", None, text)])
+        alarms += [text] if found.causes or rules.raising(f.tag for f in found.findings) else []
     report.raw["false_alarms"] = {"prompts": len(HARMLESS_PROMPTS), "alarms": alarms}
     report.at_most("false alarms on harmless prompts", len(alarms) / len(HARMLESS_PROMPTS), 0.01, "")
 
@@ -222,9 +221,12 @@ def _pseudonym_costs(report: Report, scanner: Scanner) -> None:
     body = json.dumps({"choices": [{"index": 0, "message": {"role": "assistant", "content": said}}]}).encode()
     answer = BufferedAnswer(body, AnswerFacts())
     replacing = _fastest_ms(lambda: pseudonymizer.replace(request, ["pii"], "tenant"))
-    restoring = _fastest_ms(lambda: restored(answer, replaced.originals, request))
-    report.raw["pseudonyms"] = {"values": len(people), "replace_ms": replacing, "restore_whole_answer_ms": restoring}
-    report.at_most("pseudonyms: replacing ten values and restoring them", replacing + restoring, 5.0, "ms")
+    restoring_ms = _fastest_ms(lambda: restored(answer, replaced.originals, request))
+    streamed = asyncio.run(restoring.measured(prompt, people[-1]))
+    report.raw["pseudonyms, streamed"] = streamed
+    report.at_most("pseudonyms: added to the time to first content of a stream", streamed["added_ms"], 5.0, "ms")
+    report.raw["pseudonyms"] = {"values": len(people), "replace_ms": replacing, "restore_whole_answer_ms": restoring_ms}
+    report.at_most("pseudonyms: replacing ten values and restoring them", replacing + restoring_ms, 5.0, "ms")
 
 
 def _fastest_ms(work: Any, rounds: int = 30) -> float:
@@ -260,7 +262,7 @@ def main() -> None:
             "leakbench: the package endorouter is not installed, and --leakbench names no folder"
         )
     if options.data is not None:
-        labelled_set(report, scanner, options.data / "presidio-synth.json")
+        labelled(report, scanner, options.data / "presidio-synth.json")
     else:
         report.raw["left_out"].append("labelled set: --data names no folder")
     false_alarms(report, scanner)

