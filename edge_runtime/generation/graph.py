@@ -102,7 +102,7 @@ class DecoderGraph:
         decoder = config.decoder
         decoding = load_graph(folder / decoder.filename, decoder, threads)
         self.provider = decoding.provider
-        self.can_verify = decoding.chooses_logits or not decoding.prunes_logits
+        self.can_verify = self.tells_prompt = decoding.tells_all_places
         self._cache = KeyValueCache(
             layers=decoder.num_hidden_layers,
             slots=slots,
@@ -120,6 +120,7 @@ class DecoderGraph:
             reading = load_graph(path, decoder, threads)
             if reading.cache_type is not decoding.cache_type:
                 raise ModelUnsupported(f"{path} keeps another type of number in its cache than {decoder.filename}.")
+            self.tells_prompt = reading.tells_all_places
             self._reading = BoundGraph(reading, config, self._cache, interruption)
 
     def prefill(self, slot: int, tokens: Sequence[int], length: int) -> Logits:

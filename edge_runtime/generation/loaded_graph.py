@@ -49,6 +49,11 @@ class LoadedGraph:
     cache_type: type[np.floating[Any]]
     logits_type: type[np.floating[Any]]
 
+    @property
+    def tells_all_places(self) -> bool:
+        """Whether logits can be had after any token that is fed."""
+        return self.chooses_logits or not self.prunes_logits
+
 
 def load_graph(path: Path, decoder: DecoderConfig, threads: int) -> LoadedGraph:
     """Load a graph.

@@ -127,7 +127,7 @@ def _load(
         drafter=Drafter() if drafts else None,
         prefixes=_open_prefixes(settings, admitted.manifest.digest, graph.block_shape),
     )
-    served = admitted.manifest.served_as(settings.model_name, window)
+    served = admitted.manifest.served_as(settings.model_name, window, prompt_logprobs=graph.tells_prompt)
     return LoadedModel(admitted.lease, served, graph.provider, speed), scheduler
 
 
