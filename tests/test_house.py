@@ -38,6 +38,14 @@ STATEFUL = re.compile(
     r"|Lock|RLock|Condition|Event|Semaphore|BoundedSemaphore|Queue|Session|ClientSession|Client|AsyncClient)$"
 )
 CHANGING = frozenset("add append clear discard extend insert pop popitem remove setdefault update".split())
+# What can open a connection, by module and by method.
+CLIENTS = re.compile(
+    r"(aiohttp|ftplib|grpc|h11|http\.client|httpcore|openai|requests|smtplib|socket|urllib\.request|urllib3|websockets|"
+    r"xmlrpc)\b"
+)
+CONNECTING = re.compile(
+    r"^(create_connection|create_datagram_endpoint|open_connection|open_unix_connection|sock_connect)$"
+)
 # Of httpx, what stands for values and failures, and opens nothing.
 HTTPX_VALUES = re.compile(r"^(Request|Response|URL|ByteStream|\w+Error|\w+Timeout)$")
 
@@ -187,6 +195,21 @@ def test_only_the_door_opens_connections_from_the_gateway() -> None:
         if not path.startswith(("gateway/egress/", "gateway/cli/"))
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and name_of(node.value) == "httpx" and not HTTPX_VALUES.match(node.attr)
+    ]
+
+    assert not found
+
+
+def test_the_gateway_has_no_other_client_beside_the_door() -> None:
+    """What the import contracts do not name: clients of the standard library, and those that a dependency brings."""
+    found = [
+        f"{path}: {what}"
+        for path, tree in sources("gateway")
+        if not path.startswith(("gateway/egress/", "gateway/cli/"))
+        for what in (
+            *(module for module in _imports(tree) if CLIENTS.match(module)),
+            *(node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and CONNECTING.match(node.attr)),
+        )
     ]
 
     assert not found
