@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 
 from gateway.admin.access import Access
 from gateway.admin.app import AdminApp
+from gateway.admin.outbox_calls import OutboxCalls
 from gateway.admin.policy_calls import PolicyCalls
 from gateway.admin.views import Views
 from gateway.api.answering import Answering
@@ -30,7 +31,7 @@ from gateway.api.inference import InferenceEndpoint
 from gateway.api.kept import KeptRequests
 from gateway.api.models import ModelsEndpoint
 from gateway.api.openapi import OpenApiEndpoint
-from gateway.api.public_models import resolving
+from gateway.api.public_models import Parse, resolving
 from gateway.detectors.second_tier import SecondTier
 from gateway.device import DeviceWatch
 from gateway.dispatch.dispatcher import Dispatcher
@@ -38,9 +39,9 @@ from gateway.dispatch.outbound import Outbound
 from gateway.dispatch.stream_watch import StreamLimits
 from gateway.egress.pseudonyms import Pseudonymizer
 from gateway.identity import Identity
-from gateway.kept.answers import KeptAnswers
-from gateway.kept.delivery import Delivery
-from gateway.kept.finishing import Finishing
+from gateway.kept.deferring import Deferring
+from gateway.kept.flusher import Flusher, FlusherRooms
+from gateway.kept.room import KeptRoom
 from gateway.measure import Measurer
 from gateway.pipeline import Pipeline
 from gateway.policies.draw import Seeds
@@ -88,7 +89,7 @@ class App:
     targets: Targets
     rollout: Rollout
     reload: Callable[[], None]
-    kept: KeptAnswers
+    kept: KeptRoom
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +106,18 @@ class _Rooms:
     connectivity: ConnectivityWatch
     tally: Tally
     identity: Identity
-    kept: KeptAnswers
-    delivery: Delivery
+    kept: KeptRoom
 
     @asynccontextmanager
-    async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(self, _: FastAPI, *, flusher: Flusher | None) -> AsyncIterator[None]:
         poller = Poller(self.targets, connectivity=self.connectivity)
         tasks = [
             asyncio.create_task(poller.run(), name="poller"),
             asyncio.create_task(self.watch.run(), name="policy-watch"),
-            asyncio.create_task(self.kept.run(), name="kept-answers"),
+            asyncio.create_task(self.kept.answers.run(), name="kept-answers"),
         ]
+        if flusher is not None:
+            tasks.append(asyncio.create_task(flusher.run(), name="flusher"))
         try:
             yield
         finally:
@@ -126,6 +128,17 @@ class _Rooms:
             await self.second_tier.aclose()
             self.records.close()
             self.taints.close()
+            self.kept.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """The way of a request past its front door, which deferred requests go too."""
+
+    pipeline: Pipeline
+    answering: Answering
+    settlement: Settlement
+    parsers: Mapping[str, Parse]
 
 
 def create_app(
@@ -155,15 +168,23 @@ def create_app(
     rooms = _rooms(settings, rollout, keys, draw, clock=clock, wall=wall)
     pipeline = _pipeline(settings, rooms, keys, tracer, clock=clock, any_seed=lambda: draw.getrandbits(63))
     begin = ExchangeOpener(clock=clock, wall=wall, new_id=lambda: f"req-{draw.getrandbits(96):024x}")
-    posts = _posts(settings, rooms, pipeline, begin, clock)
+    way = _way(settings, rooms, pipeline, clock)
+    posts = _posts(settings, rooms, way, begin, clock)
+    flusher = _flusher(settings, rooms, way, tracer, begin)
     asgi = ServerSpanMiddleware(
-        DirectRoutes(posts, _framework(rooms, posts)),
+        DirectRoutes(posts, _framework(rooms, posts, flusher)),
         tracer,
         trust_inbound=settings.telemetry.trust_inbound_trace,
         quiet_paths=QUIET_PATHS,
     )
     return App(
-        asgi, _admin(settings, rooms, clock), rooms.admission, rooms.targets, rollout, rooms.watch.ask, rooms.kept
+        asgi,
+        _admin(settings, rooms, flusher, clock),
+        rooms.admission,
+        rooms.targets,
+        rollout,
+        rooms.watch.ask,
+        rooms.kept,
     )
 
 
@@ -178,10 +199,11 @@ def _rooms(
 ) -> _Rooms:
     """Open what the routes share."""
     connectivity = ConnectivityWatch(_elsewhere(rollout.holder), clock=clock, metered=settings.metered)
+    targets = Targets.from_settings(
+        settings, device=DeviceWatch(lambda: connectivity.state, clock=clock), clock=clock, draw=draw
+    )
     return _Rooms(
-        Targets.from_settings(
-            settings, device=DeviceWatch(lambda: connectivity.state, clock=clock), clock=clock, draw=draw
-        ),
+        targets,
         rollout,
         PolicyWatch(rollout, on_change=settings.rollout.watch),
         SecondTier.from_settings(settings.detectors),
@@ -191,8 +213,7 @@ def _rooms(
         connectivity,
         Tally(),
         Identity(settings.auth),
-        KeptAnswers(settings.detached, keys, clock=clock),
-        Delivery(reader_s=settings.timeouts.reader_s, ping_s=settings.timeouts.ping_s),
+        KeptRoom.open(settings, keys, clock=clock, wall=wall),
     )
 
 
@@ -205,10 +226,13 @@ def _rollout(settings: Settings, begun: Begun, wall: Callable[[], float]) -> Rol
     return rollout
 
 
-def _admin(settings: Settings, rooms: _Rooms, clock: Callable[[], float]) -> AdminApp:
+def _admin(settings: Settings, rooms: _Rooms, flusher: Flusher | None, clock: Callable[[], float]) -> AdminApp:
     """What operators reach: each room brings its own routes."""
     views = Views(rooms.rollout, rooms.targets, rooms.connectivity, rooms.admission, rooms.tally, clock=clock)
-    return AdminApp(Access(settings.auth), [*views.routes(), *PolicyCalls(rooms.rollout).routes()])
+    routes = [*views.routes(), *PolicyCalls(rooms.rollout).routes()]
+    if rooms.kept.outbox is not None and flusher is not None:
+        routes += OutboxCalls(rooms.kept.outbox, flusher).routes()
+    return AdminApp(Access(settings.auth), routes)
 
 
 def _pipeline(
@@ -252,8 +276,21 @@ def _pipeline(
     )
 
 
+def _way(settings: Settings, rooms: _Rooms, pipeline: Pipeline, clock: Callable[[], float]) -> _Way:
+    chat, completion = (
+        resolving(parse, settings.default_model, rooms.targets.public_models)
+        for parse in (parse_chat, parse_completion)
+    )
+    return _Way(
+        pipeline,
+        Answering(pipeline, _stream_limits(settings)),
+        Settlement(rooms.targets, rooms.records, rooms.tally, clock=clock),
+        {paths.CHAT_COMPLETIONS: chat, paths.COMPLETIONS: completion},
+    )
+
+
 def _posts(
-    settings: Settings, rooms: _Rooms, pipeline: Pipeline, begin: ExchangeOpener, clock: Callable[[], float]
+    settings: Settings, rooms: _Rooms, way: _Way, begin: ExchangeOpener, clock: Callable[[], float]
 ) -> dict[str, ASGIApp]:
     """The routes that take an inference request; they differ in what is done with it."""
     endpoint = functools.partial(
@@ -265,22 +302,36 @@ def _posts(
         read_body=functools.partial(
             read_body, max_bytes=settings.limits.body_bytes, timeout_s=settings.timeouts.body_s
         ),
-        settlement=Settlement(rooms.targets, rooms.records, rooms.tally, clock=clock),
+        settlement=way.settlement,
     )
-    chat, completion = (
-        resolving(parse, settings.default_model, rooms.targets.public_models)
-        for parse in (parse_chat, parse_completion)
-    )
-    answering = functools.partial(
-        endpoint,
-        Answering(pipeline, _stream_limits(settings)),
-        finishing=Finishing(rooms.kept, rooms.delivery),
-    )
-    return {
-        paths.CHAT_COMPLETIONS: answering(parse=chat),
-        paths.COMPLETIONS: answering(parse=completion),
-        paths.ROUTE_EXPLAIN: endpoint(Explaining(pipeline), parse=chat),
+    answering = Deferring(way.answering, way.pipeline, rooms.kept.outbox, rooms.connectivity)
+    posts: dict[str, ASGIApp] = {
+        path: endpoint(answering, parse=parse, finishing=rooms.kept.finishing) for path, parse in way.parsers.items()
     }
+    return {**posts, paths.ROUTE_EXPLAIN: endpoint(Explaining(way.pipeline), parse=way.parsers[paths.CHAT_COMPLETIONS])}
+
+
+def _flusher(settings: Settings, rooms: _Rooms, way: _Way, tracer: Tracer, begin: ExchangeOpener) -> Flusher | None:
+    """What answers deferred requests, where there are any."""
+    if rooms.kept.outbox is None:
+        return None
+    return Flusher(
+        rooms.kept.outbox,
+        FlusherRooms(
+            rooms.identity,
+            rooms.admission,
+            way.pipeline,
+            way.answering,
+            rooms.kept,
+            way.settlement,
+            rooms.targets,
+            rooms.connectivity,
+            way.parsers,
+            tracer,
+        ),
+        settings.outbox,
+        begin,
+    )
 
 
 def _elsewhere(policies: PolicyHolder) -> Callable[[str], bool]:
@@ -302,12 +353,13 @@ def _stream_limits(settings: Settings) -> Callable[[str], StreamLimits]:
     return found.__getitem__
 
 
-def _framework(rooms: _Rooms, posts: Mapping[str, ASGIApp]) -> FastAPI:
+def _framework(rooms: _Rooms, posts: Mapping[str, ASGIApp], flusher: Flusher | None) -> FastAPI:
     """All routes within the framework, which answers for other paths and methods too."""
     # Our own document, and not the bundled pages, which would load scripts from another host.
-    api = FastAPI(title="Tidegate", openapi_url=None, lifespan=rooms.lifespan)
+    lifespan = functools.partial(rooms.lifespan, flusher=flusher)
+    api = FastAPI(title="Tidegate", openapi_url=None, lifespan=lifespan)
     install_fault_handlers(api)
-    kept = KeptRequests(rooms.identity, rooms.kept, rooms.delivery)
+    kept = KeptRequests(rooms.identity, rooms.kept)
     gets: dict[str, ASGIApp] = {
         paths.KEPT_ANSWER: kept.answer,
         paths.KEPT_STREAM: kept.stream,

@@ -19,6 +19,7 @@ from inference_protocol.errors import TidegateError
 from inference_protocol.outcome import Outcome
 from inference_protocol.request import InferenceRequest
 from routing_policies.policy.loader import LoadedPolicy
+from routing_policies.signals.label import NOTHING, Component
 from routing_policies.snapshot import Snapshot
 from routing_policies.verdict import Verdict
 from routing_policies.view import RequestView
@@ -108,6 +109,8 @@ class Exchange:
         decision: Set once it is made.
         parts_ms: Milliseconds that each part of the way took (`parse`, `scan`, `decide`, `detect`, `record`).
         shadow: A policy that is to be asked what it would have decided.
+        deferred_id: Of the request that was put off, where this is its turn.
+        kept_taint: What its conversation was labelled as it was put off.
         committed_at: Monotonic seconds when the response head went to the caller.
     """
 
@@ -121,6 +124,8 @@ class Exchange:
     principal: Principal | None = None
     decision: Decided | None = None
     shadow: Asked | None = None
+    deferred_id: str | None = None
+    kept_taint: Component = NOTHING
     attempts: list[Attempt] = field(default_factory=list)
     parts_ms: dict[str, float] = field(default_factory=dict)
     committed_at: float | None = None

@@ -81,6 +81,11 @@ class Identity:
             raise AuthenticationFailed("This key is not known.", param=headers.AUTHORIZATION)
         return self._principals[key.id]
 
+    def of(self, principal_id: str, tenant: str) -> Principal | None:
+        """Return a caller that was let in before, as they are now; `None` where nobody is that any more."""
+        found = self._principals.get(principal_id) if self._keys else self._local
+        return found if found is not None and (found.id, found.tenant.id) == (principal_id, tenant) else None
+
 
 def _principal(key: ApiKey) -> Principal:
     tenant = Tenant(key.tenant, frozenset(key.roles), key.residency)

@@ -40,6 +40,10 @@ class Measured:
     size: Size
     hints: Hints
 
+    def also_tainted(self, taint: Component) -> Measured:
+        """Return the same with what else earlier turns were labelled."""
+        return self if taint == NOTHING else replace(self, taint=Component.join([self.taint, taint]))
+
     def view(self, policy: LoadedPolicy) -> RequestView:
         """Return what a policy sees, by its own classes and defaults.
 

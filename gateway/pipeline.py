@@ -74,6 +74,7 @@ class Pipeline:
         started_ns = exchange.wall_ns
         with exchange.timed("scan"):
             measured = await self._measurer.measure(request, headers, exchange.principal, exchange.received_at)
+            measured = measured.also_tainted(exchange.kept_taint)
             view = measured.view(policy)
         with exchange.timed("decide"):
             if needs_exact_count(policy, view, self._targets.windows(view.model)):
@@ -102,8 +103,7 @@ class Pipeline:
             TidegateError: Nothing may answer, or everything that may has failed.
         """
         decided = exchange.decided
-        label = decided.view.label
-        await self._taints.remember(decided.request, decided.view.tenant.id, label.kept_for_later_turns)
+        await self._remember(decided)
         allowed = [e.target for e in decided.verdict.eligible]
         with exchange.timed("record"):
             try:
@@ -116,6 +116,19 @@ class Pipeline:
         if not allowed:
             raise refusal(decided.verdict, decided.policy)
         return await self._dispatcher.first_to_commit(exchange, tuple(allowed))
+
+    async def put_off(self, exchange: Exchange) -> None:
+        """Write down that a request was decided, and its label for the turns that follow it, though nobody answers yet.
+
+        Raises:
+            RecordFailed: It cannot be written.
+        """
+        await self._remember(exchange.decided)
+        await self._records.write_before_egress(decision_record(exchange))
+
+    async def _remember(self, decided: Decided) -> None:
+        label = decided.view.label
+        await self._taints.remember(decided.request, decided.view.tenant.id, label.kept_for_later_turns)
 
     def _trace_decision(self, exchange: Exchange, decided: Decided, started_ns: int) -> None:
         name = f"route {decided.policy.policy.name}"

@@ -11,6 +11,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from gateway.detector_settings import DetectorSettings
 from gateway.egress.endpoint import Endpoint
+from gateway.kept_settings import DetachedSettings, OutboxSettings, Permission
 from gateway.reach_settings import AttemptSettings, BreakerSettings, TargetTimeouts, TimeoutSettings, TlsSettings
 from gateway.reach_settings import Frozen as _Frozen
 from gateway.rollout_settings import RolloutSettings
@@ -163,6 +164,7 @@ class ApiKey(_Frozen):
     Attributes:
         uninspected: Class of the images, audio and files that come with this key, instead of the policy's: whoever runs
             a door camera knows what its pictures show.
+        may: What it may ask for beside an answer: that answers be finished without it, that requests be put off.
     """
 
     id: str = Field(pattern=r"^[A-Za-z0-9_-]{4,64}$")
@@ -175,6 +177,7 @@ class ApiKey(_Frozen):
     roles: tuple[str, ...] = ("inference",)
     concurrent_requests: int | None = Field(default=None, gt=0)
     requests_per_minute: int | None = Field(default=None, gt=0)
+    may: tuple[Permission, ...] = ()
 
     @property
     def level(self) -> DataClass | None:
@@ -183,9 +186,14 @@ class ApiKey(_Frozen):
 
 
 class Auth(_Frozen):
-    """Who may call. Without keys every caller is the principal `local`, which only a loopback address allows."""
+    """Who may call. Without keys every caller is the principal `local`, which only a loopback address allows.
+
+    Attributes:
+        local_may: What `local` may ask for beside an answer.
+    """
 
     keys: tuple[ApiKey, ...] = ()
+    local_may: tuple[Permission, ...] = ()
 
 
 class Limits(_Frozen):
@@ -297,6 +305,8 @@ class Settings(_Frozen):
     metered: bool = False
     attempts: AttemptSettings = AttemptSettings()
     breaker: BreakerSettings = BreakerSettings()
+    detached: DetachedSettings = DetachedSettings()
+    outbox: OutboxSettings = OutboxSettings()
     telemetry: TraceSettings = TraceSettings()
     records: RecordSettings = RecordSettings()
     edge: EdgeRuntimeSettings = EdgeRuntimeSettings()

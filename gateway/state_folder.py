@@ -65,3 +65,8 @@ class StateFolder:
     def labels_file(self) -> Path:
         """Labels of conversations."""
         return self.root / "state" / "labels.sqlite"
+
+    @property
+    def outbox_file(self) -> Path:
+        """Requests that were put off, and their answers."""
+        return self.root / "state" / "outbox.sqlite"

@@ -26,8 +26,9 @@ FORBIDDEN_FIELDS = frozenset(
         "proxy",
     }
 )
-# Set by us for our runtimes; a caller's own would let them read another tenant's cached prefix.
-DROPPED_FIELDS = frozenset({"cache_salt"})
+# Said to the gateway alone, or set by us for our runtimes: a caller's own salt would let them read another tenant's
+# cached prefix.
+DROPPED_FIELDS = frozenset({"cache_salt", "deferrable"})
 
 
 def refuse_forbidden(tree: Mapping[str, Any]) -> None:

@@ -39,6 +39,7 @@ def parse_chat(raw: bytes) -> InferenceRequest:
         raw=raw,
         tree=tree,
         stream=fields.boolean(tree, "stream"),
+        deferrable=fields.boolean(tree, "deferrable"),
         wants_usage=openai_body.wants_usage(tree),
         output_cap=_output_cap(tree),
         needs=_needs(tree, wants_logprobs),

@@ -44,6 +44,7 @@ def parse_completion(raw: bytes) -> InferenceRequest:
         raw=raw,
         tree=tree,
         stream=fields.boolean(tree, "stream"),
+        deferrable=fields.boolean(tree, "deferrable"),
         wants_usage=openai_body.wants_usage(tree),
         output_cap=DEFAULT_MAX_TOKENS if cap is None else cap,
         needs=Needs(

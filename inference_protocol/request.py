@@ -50,6 +50,7 @@ class InferenceRequest:
         sampling: How to choose tokens; validated here, used by our runtimes.
         logprobs: How many of the likeliest tokens to tell beside each token of the answer; `None` tells not even its
             own log probability.
+        deferrable: Whether it may be answered later, where nobody can now.
     """
 
     task: Task
@@ -62,6 +63,7 @@ class InferenceRequest:
     needs: Needs = field(default_factory=Needs)
     sampling: Sampling = field(default_factory=Sampling)
     logprobs: int | None = None
+    deferrable: bool = False
 
     def text_parts(self) -> Iterator[TextPart]:
         """Yield every string of the body; see `inference_protocol.text_parts`."""

@@ -31,6 +31,14 @@ class Answering:
             TidegateError: Nothing has been sent, and nobody can answer.
         """
         await self._pipeline.decide(exchange, request, headers)
+        await self.answer(exchange, send)
+
+    async def answer(self, exchange: Exchange, send: Send) -> None:
+        """Have a decided request answered, and return once the last byte is sent.
+
+        Raises:
+            TidegateError: Nothing has been sent, and nobody can answer.
+        """
         committed = await self._pipeline.answer(exchange)
         try:
             exchange.commit()

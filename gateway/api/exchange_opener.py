@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from opentelemetry.trace import Span
 from starlette.types import Scope
 
 from gateway.exchange import Exchange
@@ -16,18 +17,22 @@ class ExchangeOpener:
 
     def __init__(self, *, clock: Callable[[], float], wall: Callable[[], float], new_id: Callable[[], str]) -> None:
         """Set the clocks: `clock` in monotonic seconds, `wall` in seconds since the epoch."""
-        self._clock = clock
+        self.clock = clock
         self._wall = wall
         self._new_id = new_id
 
     def __call__(self, scope: Scope) -> Exchange:
         """Open the exchange of one request."""
+        return self.open(scope["path"], server_span(scope), callers_request_id(scope))
+
+    def open(self, route: str, span: Span, client_request_id: str | None = None) -> Exchange:
+        """Open the exchange of what came by a route, or comes from the outbox."""
         return Exchange(
             request_id=self._new_id(),
-            client_request_id=callers_request_id(scope),
-            route=scope["path"],
-            received_at=self._clock(),
+            client_request_id=client_request_id,
+            route=route,
+            received_at=self.clock(),
             received_wall_s=self._wall(),
-            span=server_span(scope),
-            clock=self._clock,
+            span=span,
+            clock=self.clock,
         )

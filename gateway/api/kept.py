@@ -12,8 +12,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.api.request_headers import read_headers
 from gateway.identity import Identity
 from gateway.kept.answer import KeptAnswer
-from gateway.kept.answers import Kept, KeptAnswers, Owner
-from gateway.kept.delivery import Delivery
+from gateway.kept.answers import Owner
+from gateway.kept.deferring import described
+from gateway.kept.outbox import Outbox
+from gateway.kept.outbox_file import Row, State
+from gateway.kept.room import KeptRoom
 from inference_protocol import headers
 from inference_protocol.errors import AnswerGone, AnswerNotReady, InvalidHeader, InvalidRequest, TidegateError
 from serving.answers import error_body, error_headers, send_head, send_json
@@ -23,15 +26,18 @@ _EVENT_ID = re.compile(r"[0-9]{1,10}")
 # How long the end of an answer may take once it was told to stop; the target has been told by then.
 _STOPPING_S = 5.0
 
+Deferred = tuple[Outbox, Row]
+
 
 class KeptRequests:
     """What can be asked of kept requests, each as an ASGI application."""
 
-    def __init__(self, identity: Identity, answers: KeptAnswers, delivery: Delivery) -> None:
-        """Tell callers apart by `identity`, find in `answers`, and send by `delivery`."""
+    def __init__(self, identity: Identity, kept: KeptRoom) -> None:
+        """Tell callers apart by `identity`, and find in `kept` what is theirs."""
         self._identity = identity
-        self._answers = answers
-        self._delivery = delivery
+        self._answers = kept.answers
+        self._delivery = kept.delivery
+        self._outbox = kept.outbox
 
     @property
     def request(self) -> ASGIApp:
@@ -49,42 +55,74 @@ class KeptRequests:
         return _Guarded(self._stream)
 
     async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        kept = self._find(scope)
-        if scope["method"] != "DELETE":
-            await send_json(send, 200, orjson.dumps(kept.to_json()))
-            return
-        kept.stop()
-        async with asyncio.timeout(_STOPPING_S):
-            await kept.answer.until_done()
-        self._answers.forget(kept)
-        await _send_nothing(send)
+        request_id, owner = self._asked(scope)
+        deferred = await self._deferred(request_id, owner)
+        if scope["method"] == "DELETE":
+            await self._end(request_id, owner, deferred)
+            await _send_nothing(send)
+        elif deferred is not None:
+            await send_json(send, 200, orjson.dumps(await described(*deferred)))
+        else:
+            await send_json(send, 200, orjson.dumps(self._answers.find(request_id, owner).to_json()))
+
+    async def _end(self, request_id: str, owner: Owner, deferred: Deferred | None) -> None:
+        """Stop what is being made, and forget what there is of it."""
+        if deferred is None or deferred[1].state is State.SENDING:
+            kept = self._answers.find(request_id, owner)
+            kept.stop()
+            async with asyncio.timeout(_STOPPING_S):
+                await kept.answer.until_done()
+            self._answers.forget(kept)
+        if deferred is not None:
+            outbox, row = deferred
+            await outbox.drop(row)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        kept = self._find(scope)
-        if kept.ended_at is None:
+        answer = await self._found(*self._asked(scope))
+        if not answer.is_done:
             raise AnswerNotReady("The answer is not complete yet.")
-        await self._deliver(kept.answer, 0, receive, send)
+        await self._deliver(answer, 0, receive, send)
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
-        kept = self._find(scope)
+        answer = await self._found(*self._asked(scope))
         given = read_headers(scope).get(headers.LAST_EVENT_ID)
-        after = _event_number(given, kept.answer)
-        head = kept.answer.head
-        if head is not None and not head.is_stream:
+        after = _event_number(given, answer)
+        if answer.head is not None and not answer.head.is_stream:
             raise InvalidRequest("The request asked for no stream: fetch its `answer`.", param="request_id")
-        if given is not None and kept.answer.is_done and after == kept.answer.pieces:
+        if given is not None and answer.is_done and after == answer.pieces:
             await _send_nothing(send)  # which tells an event source to come back no more
             return
-        await self._deliver(kept.answer, after, receive, send)
+        await self._deliver(answer, after, receive, send)
+
+    async def _found(self, request_id: str, owner: Owner) -> KeptAnswer:
+        """Return the answer, as far as there is one."""
+        deferred = await self._deferred(request_id, owner)
+        if deferred is None or deferred[1].state is State.SENDING:
+            return self._answers.find(request_id, owner).answer
+        outbox, row = deferred
+        if row.state is State.QUEUED:
+            raise AnswerNotReady("The request still waits for somebody who can answer it.", retry_after_s=10.0)
+        answer = await outbox.answer(row)
+        if answer is None:
+            raise _gone(row.reason)
+        return answer
+
+    async def _deferred(self, request_id: str, owner: Owner) -> Deferred | None:
+        row = None if self._outbox is None else await self._outbox.find(request_id, owner)
+        return None if self._outbox is None or row is None else (self._outbox, row)
 
     async def _deliver(self, answer: KeptAnswer, after: int, receive: Receive, send: Send) -> None:
         if answer.is_done and answer.head is None:
-            raise AnswerGone("The request ended without an answer.", details={"reason": "no-answer"})
+            raise _gone("no-answer")
         await unless_gone(self._delivery.deliver(answer, send, after), receive)
 
-    def _find(self, scope: Scope) -> Kept:
+    def _asked(self, scope: Scope) -> tuple[str, Owner]:
         principal = self._identity.identify(read_headers(scope))
-        return self._answers.find(scope["path_params"]["request_id"], Owner.of(principal))
+        return scope["path_params"]["request_id"], Owner.of(principal)
+
+
+def _gone(reason: str) -> AnswerGone:
+    return AnswerGone("There is no answer of this request, or none any more.", details={"reason": reason})
 
 
 class _Guarded:

@@ -37,6 +37,10 @@ _SENT_HEADERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
         "What becomes of the answer when the caller hangs up: `finish` keeps it, and numbers the events of a stream.",
         {"type": "string", "enum": ["stop", "finish"]},
     ),
+    headers.IDEMPOTENCY_KEY: (
+        "The caller's own name for a deferrable request, which is then taken in once.",
+        {"type": "string", "maxLength": 257},
+    ),
 }
 _LAST_EVENT_ID = {
     headers.LAST_EVENT_ID: ("The `id` of the last event that came; the next one is sent first.", {"type": "string"})
@@ -141,7 +145,12 @@ def _answers(schema: str) -> dict[str, Any]:
         "text/event-stream": {"schema": {"type": "string"}},
     }
     answer = {"description": "The answer, streamed where that was asked for.", "content": content}
-    return {"200": {**answer, "headers": _headers(_ANSWER_HEADERS)}, **_failures(_OF_ANSWERING)}
+    deferred = _json("Nobody can answer now; the answer will be at `answer_url`.", "KeptRequest")
+    return {
+        "200": {**answer, "headers": _headers(_ANSWER_HEADERS)},
+        "202": {**deferred, "headers": _headers(_ID_HEADER)},
+        **_failures(_OF_ANSWERING),
+    }
 
 
 def _explain() -> dict[str, Any]:
@@ -241,6 +250,7 @@ def _between(least: float, most: float) -> dict[str, Any]:
 
 # What both kinds of request may say of how their answers are generated; `Sampling` reads them.
 _GENERATED: Mapping[str, Any] = {
+    "deferrable": {"type": "boolean", "description": "Whether it may wait where nobody can answer now."},
     "stream": {"type": "boolean"},
     "stream_options": _MAPPING,
     "max_tokens": {"type": "integer", "minimum": 0, "maximum": openai_body.MAX_OUTPUT_TOKENS},
@@ -285,12 +295,19 @@ def _schemas() -> dict[str, Any]:
         "ChatCompletion": _object("choices", choices={"type": "array"}, model=_TEXT, usage=_MAPPING),
         "Completion": _object("choices", choices={"type": "array"}, model=_TEXT, usage=_MAPPING),
         "Explanation": _explanation(),
-        "KeptRequest": _object("id object status", id=_TEXT, object=_TEXT, status=_TEXT),
+        "KeptRequest": _kept_request(),
         "ModelList": _object("object data", object=_TEXT, data={"type": "array", "items": _object("id", id=_TEXT)}),
         "Status": _object("status", status=_TEXT),
         "Readiness": _object("status policy targets", status=_TEXT, policy=_MAPPING, targets=_MAPPING),
         "Error": _object("error", error=_error()),
     }
+
+
+def _kept_request() -> dict[str, Any]:
+    status = {"type": "string", "enum": ["queued", "running", "done", "failed", "expired"]}
+    of_deferred = {"position": {"type": ["integer", "null"]}, "reason": _TEXT_OR_NULL, "run": _TEXT_OR_NULL}
+    told = dict.fromkeys("accepted_at expires_at status_url answer_url".split(), _TEXT)
+    return _object("id object status", id=_TEXT, object=_TEXT, status=status, **of_deferred, **told)
 
 
 def _explanation() -> dict[str, Any]:

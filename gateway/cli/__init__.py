@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from gateway.cli import models, policy
+from gateway.cli import models, outbox, policy
 from gateway.cli.ask import ask
 from gateway.cli.explain import explain
 from gateway.cli.measure import bench, fit
@@ -29,4 +29,5 @@ def main() -> None:
     models.app.command()(fit)
     app.add_typer(models.app, name="models")
     app.add_typer(policy.app, name="policy")
+    app.add_typer(outbox.app, name="outbox")
     app()

@@ -12,7 +12,7 @@ from routing_policies.verdict import Transform
 # Only a caller holding this object can construct an OutboundBody, and only this module holds it.
 _SEAL = object()
 # The only top-level values the gateway itself sets. None of them holds text of the caller, so the label stays as it is.
-SPLICED_KEYS = frozenset({"model", "stream_options", "cache_salt"})
+SPLICED_KEYS = frozenset({"model", "stream_options", "cache_salt", "deferrable"})
 
 Splices = Mapping[str, bytes | None]
 

@@ -58,14 +58,17 @@ class Kept:
         self._stop: Callable[[], object] | None = None
 
     def when_stopped(self, stop: Callable[[], object]) -> None:
-        """Say how the making of the answer is ended."""
+        """Say how the making of the answer is ended; at once, if it was stopped before it began."""
         self._stop = stop
+        if self.was_stopped:
+            stop()
 
     def stop(self) -> None:
         """End it, if it is still being made."""
-        if self.ended_at is None and self._stop is not None:
+        if self.ended_at is None:
             self.was_stopped = True
-            self._stop()
+            if self._stop is not None:
+                self._stop()
 
     def to_json(self) -> dict[str, Any]:
         """What its owner is shown."""

@@ -113,6 +113,7 @@ def _ids(exchange: Exchange) -> dict[str, Any]:
     return {
         "request_id": exchange.request_id,
         "client_request_id": exchange.client_request_id,
+        "deferred_id": exchange.deferred_id,
         "trace_id": format_trace_id(exchange.span.get_span_context().trace_id),
     }
 

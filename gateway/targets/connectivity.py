@@ -62,6 +62,15 @@ class ConnectivityWatch:
         """How this box is connected."""
         return self._state
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether nothing that is elsewhere can be reached."""
+        return self._state in {Connectivity.OFFLINE, Connectivity.CAPTIVE}
+
+    def cuts_off(self, target: str) -> bool:
+        """Whether a target, by name, cannot be reached since this box is not connected."""
+        return self.is_cut_off and self._is_elsewhere(target)
+
     def probed(self, target: str, address: str, evidence: Evidence) -> None:
         """Take in how one probe went."""
         if not self._is_elsewhere(target):

@@ -11,7 +11,7 @@ import pytest
 from inference_protocol import paths
 from tests.gateway.conftest import House, HouseFactory
 
-NOT_DESCRIBED = {paths.STATE, paths.TOKENIZE, paths.OPENAPI}  # the runtimes' own, and the document itself
+NOT_DESCRIBED = {paths.STATE, paths.STEPS, paths.TOKENIZE, paths.OPENAPI}  # the runtimes' own, and the document itself
 CHAT = {"model": "auto", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 8}
 
 

@@ -158,9 +158,9 @@ async def test_a_caller_who_still_reads_is_told_that_the_answer_was_stopped(hous
     async with house(edge=ScriptedRuntime(paced), auth=MAY) as h:
         paced.go(1)
         asking = asyncio.create_task(h.gateway.chat(stream=True, headers={**FINISH, **RESTRICTED}))
-        await until(lambda: bool(h.gateway.app.kept.running_ids()))
-        [request_id] = h.gateway.app.kept.running_ids()
-        await until(lambda: h.gateway.app.kept.bytes > 0)
+        await until(lambda: bool(h.gateway.app.kept.answers.running_ids()))
+        [request_id] = h.gateway.app.kept.answers.running_ids()
+        await until(lambda: h.gateway.app.kept.answers.bytes > 0)
         await h.gateway.client.delete(f"/v1/requests/{request_id}")
         last = frames_of((await asking).content)[-1]
         assert b'"reason":"stopped"' in last.raw
@@ -224,7 +224,7 @@ async def test_the_oldest_finished_answers_make_room(house: HouseFactory) -> Non
         assert statuses == sorted(statuses, reverse=True)
         assert set(statuses) == {410, 200}
         assert found[0].json()["error"]["details"]["reason"] == "evicted-total-bytes"
-        assert h.gateway.app.kept.bytes <= 700
+        assert h.gateway.app.kept.answers.bytes <= 700
 
 
 @pytest.mark.parametrize("event_id", ["x", "-1", "99", "1.5", "9" * 30])

@@ -1,0 +1,52 @@
+"""What is kept beyond its caller, opened: answers in memory, and the outbox where anybody may put a request off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gateway.kept.answers import KeptAnswers
+from gateway.kept.delivery import Delivery
+from gateway.kept.finishing import Finishing
+from gateway.kept.outbox import Outbox
+from gateway.settings import Auth, Settings
+from gateway.state.keys import Keys
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRoom:
+    """The room's parts.
+
+    Attributes:
+        outbox: `None` where nobody may put anything off, so that no file is made.
+    """
+
+    answers: KeptAnswers
+    delivery: Delivery
+    finishing: Finishing
+    outbox: Outbox | None
+
+    @classmethod
+    def open(cls, settings: Settings, keys: Keys, *, clock: Callable[[], float], wall: Callable[[], float]) -> KeptRoom:
+        """Open the room; `clock` gives monotonic seconds, `wall` seconds since the epoch.
+
+        Raises:
+            ValueError: The outbox cannot be used.
+        """
+        answers = KeptAnswers(settings.detached, keys, clock=clock)
+        delivery = Delivery(reader_s=settings.timeouts.reader_s, ping_s=settings.timeouts.ping_s)
+        outbox = (
+            Outbox(settings.folder.outbox_file, settings.outbox, keys, wall=wall)
+            if _anybody_may_defer(settings.auth)
+            else None
+        )
+        return cls(answers, delivery, Finishing(answers, delivery), outbox)
+
+    def close(self) -> None:
+        """Close the outbox."""
+        if self.outbox is not None:
+            self.outbox.close()
+
+
+def _anybody_may_defer(auth: Auth) -> bool:
+    return any("defer" in key.may for key in auth.keys) if auth.keys else "defer" in auth.local_may
