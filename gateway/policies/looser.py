@@ -1,12 +1,13 @@
-"""In what a policy is looser than another: where a target may answer that might not before, or a class gets lower."""
+"""In what a policy is looser than another: a target may answer that might not before, or data is protected less."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from routing_policies.lab.diff import Change, Direction, compare, compare_labels
+from routing_policies.lab.diff import Change, Direction, compare
 from routing_policies.lab.domain import TooManyCells
+from routing_policies.lab.handling import compare_handling
 from routing_policies.policy.loaded import LoadedPolicy
 
 
@@ -16,7 +17,7 @@ class Loosening:
 
     Attributes:
         words: It in a line, for a person.
-        target: Who may answer that might not before; `None` where a class got lower, or where it could not be told.
+        target: Who may answer that might not before; `None` where it is about how data is handled, or could not be told.
         data_class: Of the requests that are concerned.
         example: The smallest such request: headers, body and caller, to be pasted into `tidegate policy explain`.
     """
@@ -34,16 +35,16 @@ def loosenings(before: LoadedPolicy | None, after: LoadedPolicy) -> tuple[Loosen
     """
     if before is None:
         return (Loosening("there is no policy before it to compare it with"),)
-    labels = [
-        Loosening(f"{change.what} is {change.after.word}, and was {change.before.word}")
-        for change in compare_labels(before, after)
+    handled = [
+        Loosening(change.in_words())
+        for change in compare_handling(before, after)
         if change.direction is Direction.LOOSER
     ]
     try:
         changes = compare(before, after)
     except TooManyCells as exc:
-        return (*labels, Loosening(f"it could not be compared with the one before: too many cells ({exc})"))
-    return (*labels, *(_loosening(change, after) for change in changes if change.direction is Direction.LOOSER))
+        return (*handled, Loosening(f"it could not be compared with the one before: too many cells ({exc})"))
+    return (*handled, *(_loosening(change, after) for change in changes if change.direction is Direction.LOOSER))
 
 
 def _loosening(change: Change, after: LoadedPolicy) -> Loosening:

@@ -6,7 +6,7 @@ from routing_policies.policy.errors import PolicyError
 from routing_policies.policy.loaded import LoadedPolicy
 
 # What a document loses when it is cut off before them, in its order. Each of them restricts, or guards what does.
-_GUARDS = ("uninspected", "findings", "constraints", "invariants", "tests")
+_GUARDS = ("uninspected", "findings", "answers", "constraints", "invariants", "tests")
 _HOW = "; if it is meant so, begin the file with `---` and end it with `...`"
 
 

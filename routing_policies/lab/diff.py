@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from inference_protocol.text_parts import UninspectableCause
 from routing_policies.lab.abstract_request import AbstractRequest
 from routing_policies.lab.domain import LEVEL_NAME, domain_of
 from routing_policies.lab.formula import Formula, apply, conjunction, constant, negation, variable
@@ -20,12 +19,11 @@ from routing_policies.lab.rulebook import Rulebook, conditions_of, rulebook_of
 from routing_policies.lab.search import MAX_CELLS, Effort, find
 from routing_policies.lab.simulate import Decider
 from routing_policies.policy.loaded import LoadedPolicy
-from routing_policies.policy.model import Findings
-from routing_policies.signals.label import NOTED, DataClass, LabelRules
+from routing_policies.signals.label import DataClass
 
 
 class Direction(StrEnum):
-    """Looser: a target may answer that might not before. Stricter: one may no longer."""
+    """Looser: a target may answer that might not before, or data is protected less. Stricter: the other way round."""
 
     LOOSER = "looser"
     STRICTER = "stricter"
@@ -43,16 +41,6 @@ class Change:
     target: str
     level: DataClass
     example: AbstractRequest
-
-
-@dataclass(frozen=True, slots=True)
-class LabelChange:
-    """Something that gets another class than before; a lower one is looser, since it may go further."""
-
-    direction: Direction
-    what: str
-    before: DataClass
-    after: DataClass
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,23 +70,6 @@ def compare(before: LoadedPolicy, after: LoadedPolicy, max_cells: int = MAX_CELL
     effort = Effort(max_cells)
     looser = list(_changes(Direction.LOOSER, other, one, effort))
     return [*looser, *_changes(Direction.STRICTER, one, other, effort)]
-
-
-def compare_labels(before: LoadedPolicy, after: LoadedPolicy) -> list[LabelChange]:
-    """Return what the policies label otherwise, looser ones first."""
-    found: list[LabelChange] = []
-    for (what, old), (_, new) in zip(_classes(before.label_rules), _classes(after.label_rules), strict=True):
-        if old != new:
-            found.append(LabelChange(Direction.LOOSER if new < old else Direction.STRICTER, what, old, new))
-    return sorted(found, key=lambda change: change.direction)
-
-
-def _classes(rules: LabelRules) -> Iterator[tuple[str, DataClass]]:
-    yield "a request of which nobody says anything", rules.default
-    for tag in (*Findings().by_tag(), *sorted(NOTED)):
-        yield f"a finding of {tag}", rules.of_tag(tag)
-    for cause in UninspectableCause:
-        yield f"what cannot be inspected ({cause})", rules.of_cause(cause)
 
 
 def rank_alike(before: LoadedPolicy, after: LoadedPolicy) -> bool:

@@ -12,7 +12,7 @@ import pytest
 
 from routing_policies.decide import decide
 from routing_policies.lab.bootstrap import estimate
-from routing_policies.lab.diff import Direction, compare, compare_labels, weigh
+from routing_policies.lab.diff import Direction, compare, weigh
 from routing_policies.lab.matrix import Answer, matrix_of
 from routing_policies.lab.replay import Replayer, UnreadableRecord
 from routing_policies.lab.simulate import NOBODY, Decider, simulate
@@ -157,7 +157,6 @@ def test_an_interval_holds_the_mean_that_traffic_really_has() -> None:
 def test_no_policy_differs_from_itself(make: SimpleNamespace) -> None:
     for name in builtin_names():
         assert compare(load_policy(name), load_policy(name)) == []
-        assert compare_labels(load_policy(name), load_policy(name)) == []
 
 
 def test_looser_and_stricter_are_told_apart_each_with_a_request_that_shows_it(make: SimpleNamespace) -> None:
@@ -195,13 +194,6 @@ def test_a_change_is_weighed_by_recorded_traffic() -> None:
     assert {key[:2] for key in traffic.concerned} == {(Direction.STRICTER, "cloud")}
     assert traffic.concerned[Direction.STRICTER, "cloud", DataClass.PUBLIC] > 0
     assert traffic.unknown == 0
-
-
-def test_a_lower_class_of_something_is_looser() -> None:
-    found = compare_labels(load_policy("private-first"), load_policy("balanced"))
-    assert [(each.direction, each.before, each.after) for each in found] == [
-        (Direction.LOOSER, DataClass.CONFIDENTIAL, DataClass.PUBLIC)
-    ]
 
 
 def test_every_cell_of_the_matrix_is_what_is_decided(make: SimpleNamespace) -> None:

@@ -14,17 +14,9 @@ from rich.table import Table
 from gateway.cli.options import JsonOption, SettingsOption
 from gateway.cli.policy.common import RecordsOption, end, policy_or_exit, records_or_exit, say_json, unreadable
 from routing_policies.lab.bootstrap import Estimate
-from routing_policies.lab.diff import (
-    Change,
-    Direction,
-    LabelChange,
-    Traffic,
-    compare,
-    compare_labels,
-    rank_alike,
-    weigh,
-)
+from routing_policies.lab.diff import Change, Direction, Traffic, compare, rank_alike, weigh
 from routing_policies.lab.domain import TooManyCells
+from routing_policies.lab.handling import HandlingChange, compare_handling
 from routing_policies.lab.simulate import NOBODY, Simulation
 from routing_policies.lab.simulate import simulate as replay
 from routing_policies.policy.loader import LoadedPolicy
@@ -35,7 +27,7 @@ def diff(
     after: Annotated[str, typer.Argument(help="The one to compare with it.")],
     records: RecordsOption = None,
     fail_on_looser: Annotated[
-        bool, typer.Option("--fail-on-looser", help="Fail where a target may answer what it might not before.")
+        bool, typer.Option("--fail-on-looser", help="Fail where the second one is looser in anything.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -45,18 +37,18 @@ def diff(
         changes = compare(old, new)
     except TooManyCells as exc:
         unreadable(f"not compared: too many cells ({exc}); fewer or simpler conditions need fewer")
-    labels = compare_labels(old, new)
+    handled = compare_handling(old, new)
     traffic = None if records is None else weigh(old, new, records_or_exit(records))
     if as_json:
-        say_json(_diff_as_json(new, changes, labels, traffic))
+        say_json(_diff_as_json(new, changes, handled, traffic))
     else:
-        _say_diff(changes, labels, traffic, alike=rank_alike(old, new))
-    directions = {*(change.direction for change in changes), *(change.direction for change in labels)}
+        _say_diff(changes, handled, traffic, alike=rank_alike(old, new))
+    directions = {*(change.direction for change in changes), *(change.direction for change in handled)}
     end(found=fail_on_looser and Direction.LOOSER in directions)
 
 
 def _diff_as_json(
-    new: LoadedPolicy, changes: list[Change], labels: list[LabelChange], traffic: Traffic | None
+    new: LoadedPolicy, changes: list[Change], handled: list[HandlingChange], traffic: Traffic | None
 ) -> dict[str, Any]:
     return {
         "changes": [
@@ -71,10 +63,7 @@ def _diff_as_json(
             }
             for change in changes
         ],
-        "labels": [
-            {"direction": each.direction, "what": each.what, "before": each.before.word, "after": each.after.word}
-            for each in labels
-        ],
+        "handling": [asdict(each) for each in handled],
         "traffic": None
         if traffic is None
         else {"requests": traffic.requests, "moved": traffic.moved, "not_identifiable": traffic.unknown},
@@ -85,9 +74,9 @@ def _concerned(traffic: Traffic, change: Change) -> int:
     return traffic.concerned.get((change.direction, change.target, change.level), 0)
 
 
-def _say_diff(changes: list[Change], labels: list[LabelChange], traffic: Traffic | None, *, alike: bool) -> None:
-    for label in labels:
-        typer.echo(f"{label.direction}: {label.what} is {label.after.word}, and was {label.before.word}")
+def _say_diff(changes: list[Change], handled: list[HandlingChange], traffic: Traffic | None, *, alike: bool) -> None:
+    for each in handled:
+        typer.echo(f"{each.direction}: {each.in_words()}")
     for change in changes:
         may = "may" if change.direction is Direction.LOOSER else "may no longer"
         weight = "" if traffic is None else f" [{_concerned(traffic, change)} of {traffic.requests} recorded requests]"
@@ -98,7 +87,7 @@ def _say_diff(changes: list[Change], labels: list[LabelChange], traffic: Traffic
             typer.echo(f"{traffic.unknown} cannot be told: the records know nothing of a target that might answer")
     elif not alike:
         typer.echo("who is asked first may differ: with --records, recorded requests tell how often")
-    if not (changes or labels):
+    if not (changes or handled):
         typer.echo("the same targets may answer the same requests")
 
 

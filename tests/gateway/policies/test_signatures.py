@@ -71,6 +71,19 @@ async def test_a_looser_policy_waits_until_two_different_people_have_signed(site
     assert clearance(site.start(FOUR_EYES)) == "internal", "a restart finds it signed"
 
 
+async def test_less_protection_waits_for_signatures_though_the_same_targets_may_answer(site: Site) -> None:
+    masked = policy("public", more="answers: {scan: mask}\n")
+    site.file.write_text(masked)
+    rollout = site.start(FOUR_EYES)
+    site.file.write_text(policy("public", more="answers: {scan: label}\n"))
+
+    change = await rollout.reload(ME)
+
+    assert change.became == "held"
+    assert change.looser[0].words == "`answers.scan` of pii is `label`, and was `mask`"
+    assert rollout.holder.current.source.text == masked
+
+
 async def test_a_stricter_policy_needs_nobody_else_and_ends_the_wait(site: Site) -> None:
     rollout = site.start(FOUR_EYES)
     site.file.write_text(policy("internal"))
