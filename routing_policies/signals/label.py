@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Self
+from typing import NamedTuple, Self
 
 from inference_protocol import headers
 from inference_protocol.errors import InvalidHeader
@@ -73,8 +73,7 @@ class Component:
 NOTHING = Component()
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """Something a detector recognised. Never the value itself.
 
     Attributes:
