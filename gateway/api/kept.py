@@ -67,13 +67,14 @@ class KeptRequests:
 
     async def _end(self, request_id: str, owner: Owner, deferred: Deferred | None) -> None:
         """Stop what is being made, and forget what there is of it."""
-        if deferred is None or deferred[1].state is State.SENDING:
-            kept = self._answers.find(request_id, owner)
+        kept = self._answers.running(request_id, owner)
+        if kept is not None:
             kept.stop()
             async with asyncio.timeout(_STOPPING_S):
                 await kept.answer.until_done()
-            self._answers.forget(kept)
-        if deferred is not None:
+        if deferred is None:
+            self._answers.forget(kept or self._answers.find(request_id, owner))
+        else:
             outbox, row = deferred
             await outbox.drop(row)
 
@@ -97,10 +98,13 @@ class KeptRequests:
     async def _found(self, request_id: str, owner: Owner) -> KeptAnswer:
         """Return the answer, as far as there is one."""
         deferred = await self._deferred(request_id, owner)
-        if deferred is None or deferred[1].state is State.SENDING:
+        if deferred is None:
             return self._answers.find(request_id, owner).answer
         outbox, row = deferred
-        if row.state is State.QUEUED:
+        running = self._answers.running(request_id, owner)
+        if row.state is State.SENDING and running is not None:
+            return running.answer
+        if row.state in {State.QUEUED, State.SENDING}:
             raise AnswerNotReady("The request still waits for somebody who can answer it.", retry_after_s=10.0)
         answer = await outbox.answer(row)
         if answer is None:

@@ -104,6 +104,8 @@ class KeptAnswers:
     def open(self, request_id: str, owner: Owner) -> Kept:
         """Begin an answer; whoever has it made closes it."""
         self.sweep()
+        if request_id in self._kept:  # what was said as the request was put off
+            self.forget(self._kept[request_id])
         answer = KeptAnswer(Sealer(self._keys, owner.tenant, request_id), lambda count: self._take(kept, count))
         kept = self._kept[request_id] = Kept(request_id, owner, answer)
         return kept
@@ -130,9 +132,15 @@ class KeptAnswers:
             raise AnswerGone("The answer is not kept any more.", details={"reason": was[1]})
         raise UnknownRequest("No request of yours is kept under this id.", param="request_id")
 
+    def running(self, request_id: str, owner: Owner) -> Kept | None:
+        """Return what is being made for its owner under that id."""
+        kept = self._kept.get(request_id)
+        return kept if kept is not None and kept.owner == owner and kept.ended_at is None else None
+
     def forget(self, kept: Kept) -> None:
         """Keep an answer no longer, at its owner's wish."""
-        if self._kept.pop(kept.id, None) is not None:
+        if self._kept.get(kept.id) is kept:
+            del self._kept[kept.id]
             self._bytes -= kept.answer.bytes
 
     def sweep(self) -> None:
