@@ -43,6 +43,9 @@ from gateway.kept.deferring import Deferring
 from gateway.kept.flusher import Flusher, FlusherRooms
 from gateway.kept.room import KeptRoom
 from gateway.measure import Measurer
+from gateway.metrics.instruments import OF_STATE
+from gateway.metrics.requests import RequestMetrics
+from gateway.metrics.state import StateMetrics
 from gateway.pipeline import Pipeline
 from gateway.policies.draw import Seeds
 from gateway.policies.holder import PolicyHolder
@@ -58,7 +61,6 @@ from gateway.settle import Settlement
 from gateway.state.keys import Keys, Purpose, load_keys
 from gateway.state.label_store import LabelStore, make_label_file
 from gateway.state.taint import Taints
-from gateway.tally import Tally
 from gateway.targets.connectivity import ConnectivityWatch
 from gateway.targets.poller import Poller
 from gateway.targets.registry import Targets
@@ -66,7 +68,7 @@ from gateway.targets.tokens import reference_tokenizer
 from inference_protocol import paths
 from inference_protocol.openai_chat import parse_chat
 from inference_protocol.openai_completion import parse_completion
-from observability import ServerSpanMiddleware
+from observability import Meters, ServerSpanMiddleware
 from routing_policies.signals.scanner import build_scanner
 from serving.http_request import read_body
 from serving.in_flight import InFlight
@@ -81,10 +83,12 @@ class App:
     Attributes:
         admin: The application of the admin listener.
         reload: Has the policy's file read again, soon.
+        meters: What is counted and measured.
     """
 
     asgi: ASGIApp
     admin: ASGIApp
+    meters: Meters
     admission: InFlight
     targets: Targets
     rollout: Rollout
@@ -104,7 +108,8 @@ class _Rooms:
     records: RecordLog
     admission: InFlight
     connectivity: ConnectivityWatch
-    tally: Tally
+    meters: Meters
+    metrics: RequestMetrics
     identity: Identity
     kept: KeptRoom
 
@@ -166,6 +171,7 @@ def create_app(
     keys = load_keys(settings.folder.keys, before_the_first=lambda: make_label_file(settings.folder.labels_file))
     rollout = _rollout(settings, begun, wall)
     rooms = _rooms(settings, rollout, keys, draw, clock=clock, wall=wall)
+    _observe(rooms, clock)
     pipeline = _pipeline(settings, rooms, keys, tracer, clock=clock, any_seed=lambda: draw.getrandbits(63))
     begin = ExchangeOpener(clock=clock, wall=wall, new_id=lambda: f"req-{draw.getrandbits(96):024x}")
     way = _way(settings, rooms, pipeline, clock)
@@ -180,6 +186,7 @@ def create_app(
     return App(
         asgi,
         _admin(settings, rooms, flusher, clock),
+        rooms.meters,
         rooms.admission,
         rooms.targets,
         rollout,
@@ -202,6 +209,7 @@ def _rooms(
     targets = Targets.from_settings(
         settings, device=DeviceWatch(lambda: connectivity.state, clock=clock), clock=clock, draw=draw
     )
+    meters, telling = Meters(), settings.telemetry
     return _Rooms(
         targets,
         rollout,
@@ -211,10 +219,17 @@ def _rooms(
         RecordLog.from_settings(settings),
         InFlight(settings.limits.concurrent_requests, settings.limits.body_bytes_in_flight, clock=clock),
         connectivity,
-        Tally(),
+        meters,
+        RequestMetrics(meters, targets, telling.genai_conventions, tenants=telling.metric_tenants),
         Identity(settings.auth),
         KeptRoom.open(settings, keys, clock=clock, wall=wall),
     )
+
+
+def _observe(rooms: _Rooms, clock: Callable[[], float]) -> None:
+    """Have the rooms read whenever somebody asks how they stand."""
+    state = StateMetrics(rooms.targets, rooms.rollout, rooms.records, rooms.admission, rooms.connectivity, clock=clock)
+    rooms.meters.observe(OF_STATE, state.read)
 
 
 def _rollout(settings: Settings, begun: Begun, wall: Callable[[], float]) -> Rollout:
@@ -228,7 +243,9 @@ def _rollout(settings: Settings, begun: Begun, wall: Callable[[], float]) -> Rol
 
 def _admin(settings: Settings, rooms: _Rooms, flusher: Flusher | None, clock: Callable[[], float]) -> AdminApp:
     """What operators reach: each room brings its own routes."""
-    views = Views(rooms.rollout, rooms.targets, rooms.connectivity, rooms.admission, rooms.tally, clock=clock)
+    views = Views(
+        rooms.rollout, rooms.targets, rooms.connectivity, rooms.admission, rooms.metrics, rooms.meters, clock=clock
+    )
     routes = [*views.routes(), *PolicyCalls(rooms.rollout).routes()]
     if rooms.kept.outbox is not None and flusher is not None:
         routes += OutboxCalls(rooms.kept.outbox, flusher).routes()
@@ -284,7 +301,7 @@ def _way(settings: Settings, rooms: _Rooms, pipeline: Pipeline, clock: Callable[
     return _Way(
         pipeline,
         Answering(pipeline, _stream_limits(settings)),
-        Settlement(rooms.targets, rooms.records, rooms.tally, clock=clock),
+        Settlement(rooms.targets, rooms.records, rooms.metrics, clock=clock),
         {paths.CHAT_COMPLETIONS: chat, paths.COMPLETIONS: completion},
     )
 

@@ -205,12 +205,23 @@ class Limits(_Frozen):
     body_bytes_in_flight: int = Field(default=256 << 20, gt=0)
 
 
-class TraceSettings(_Frozen):
-    """Where traces go beside the files in the state folder."""
+# Generations of the conventions for generative AI: metrics of attempts were renamed between them.
+GenAiConventions = Literal["genai-0.1", "semconv-1.41"]
+
+
+class TelemetrySettings(_Frozen):
+    """Where traces and metrics go beside the state folder and the admin listener, and what they tell apart.
+
+    Attributes:
+        genai_conventions: Which names metrics of attempts have.
+        metric_tenants: How many tenants metrics tell apart, the first that come; all others are `other`.
+    """
 
     otlp_endpoint: str | None = None
     sample_ratio: float = Field(default=1.0, ge=0.0, le=1.0)
     trust_inbound_trace: bool = False
+    genai_conventions: GenAiConventions = "genai-0.1"
+    metric_tenants: int = Field(default=0, ge=0, le=1000)
 
 
 # What a record outlives once it is written: the end of the process, or of the power too.
@@ -307,7 +318,7 @@ class Settings(_Frozen):
     breaker: BreakerSettings = BreakerSettings()
     detached: DetachedSettings = DetachedSettings()
     outbox: OutboxSettings = OutboxSettings()
-    telemetry: TraceSettings = TraceSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
     records: RecordSettings = RecordSettings()
     edge: EdgeRuntimeSettings = EdgeRuntimeSettings()
     cloud: CloudRuntimeSettings = CloudRuntimeSettings()

@@ -9,10 +9,10 @@ from typing import Any
 from opentelemetry.trace import StatusCode
 
 from gateway.exchange import Attempt, Decided, Exchange
+from gateway.metrics.requests import RequestMetrics
 from gateway.policies.shadow import ShadowDesk
 from gateway.records.builders import outcome_record
 from gateway.records.log import RecordLog
-from gateway.tally import Tally
 from gateway.targets.registry import Targets
 from inference_protocol import telemetry_names as names
 from inference_protocol.errors import RecordFailed, UpstreamError
@@ -26,12 +26,14 @@ _STILL_AT_WORK = frozenset({Outcome.CLIENT_CLOSED, Outcome.DEADLINE_EXCEEDED, Ou
 
 
 class Settlement:
-    """Ends attempts and spans, teaches the latency model, writes the outcome record."""
+    """Ends attempts and spans, teaches the latency model, counts, writes the outcome record."""
 
-    def __init__(self, targets: Targets, records: RecordLog, tally: Tally, *, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, targets: Targets, records: RecordLog, metrics: RequestMetrics, *, clock: Callable[[], float]
+    ) -> None:
         """Wire the rooms that are told; `clock` gives monotonic seconds."""
         self._targets = targets
-        self._tally = tally
+        self._metrics = metrics
         self._records = records
         self._clock = clock
         self._desk = ShadowDesk(clock)
@@ -46,7 +48,7 @@ class Settlement:
                 self._end_open(attempt, exchange, now)
             self._teach(attempt, exchange)
         self._mark_span(exchange, now)
-        self._tally.count(exchange)
+        self._metrics.count(exchange, now)
         try:
             self._records.write(outcome_record(exchange, now, self._shadowed(exchange)))
         except RecordFailed as exc:

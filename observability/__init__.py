@@ -4,11 +4,13 @@ Nothing here touches OpenTelemetry's globals or its current context: a tracer an
 programs in one test process, or a stream whose generator is closed by another task, cannot confuse each other.
 """
 
+from observability.meters import Meters
 from observability.server_span import ServerSpanMiddleware, server_span
 from observability.spans import child, traceparent
 from observability.telemetry import Telemetry, TelemetrySettings, set_up
 
 __all__ = [
+    "Meters",
     "ServerSpanMiddleware",
     "Telemetry",
     "TelemetrySettings",

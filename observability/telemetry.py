@@ -1,10 +1,12 @@
-"""One process's tracing: made at its start, after any fork, and shut down at its end."""
+"""One process's tracing, and its metrics' way out: made at its start, after any fork, and shut down at its end."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import threading
+import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -14,12 +16,15 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, Sampler, TraceIdRatioBased
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Tracer
 
 from observability.json_lines_exporter import JsonLinesSpanExporter
+from observability.meters import Meters
 
 DISTRIBUTION = "tidegate"
 _COLLECTOR_DELAY_MS = 2_000.0
+_METRICS_EVERY_S = 10.0
 _SHUTDOWN_TIMEOUT_S = 2.0
 # Soon enough that `tidegate trace` sees a request right after its answer.
 _DISK_DELAY_MS = 200.0
@@ -29,7 +34,7 @@ _QUEUE = 4096
 
 @dataclass(frozen=True, slots=True)
 class TelemetrySettings:
-    """What one process is told about tracing.
+    """What one process is told about tracing and metrics.
 
     Attributes:
         service_name: The program, such as `edge_runtime`; also the name of its trace file.
@@ -39,6 +44,7 @@ class TelemetrySettings:
         sample_ratio: Share of new traces that is kept, 0 to 1; a sampled parent's children always are.
         trace_file_bytes: Size at which a trace file is rotated.
         trace_files: How many of them are kept.
+        metrics_every_s: How often metrics go to the collector.
     """
 
     service_name: str
@@ -47,14 +53,24 @@ class TelemetrySettings:
     sample_ratio: float = 1.0
     trace_file_bytes: int = 16 * 1024 * 1024
     trace_files: int = 4
+    metrics_every_s: float = _METRICS_EVERY_S
 
 
 class Telemetry:
     """A process's tracer, and the way to end it; as a context manager it is shut down when the block is left."""
 
-    def __init__(self, provider: TracerProvider) -> None:
+    def __init__(
+        self,
+        provider: TracerProvider,
+        *,
+        otlp_endpoint: str | None = None,
+        metrics_every_s: float = _METRICS_EVERY_S,
+    ) -> None:
         """Hold `provider`; see `set_up`."""
-        self._provider = provider
+        self._resource = provider.resource
+        self._ends: list[Callable[[], None]] = [provider.shutdown]
+        self._otlp_endpoint = otlp_endpoint
+        self._metrics_every_s = metrics_every_s
         self.tracer: Tracer = provider.get_tracer(DISTRIBUTION, importlib.metadata.version(DISTRIBUTION))
 
     def __enter__(self) -> Self:
@@ -63,6 +79,17 @@ class Telemetry:
     def __exit__(self, *_: object) -> None:
         self.shutdown(_SHUTDOWN_TIMEOUT_S)
 
+    def export_metrics(self, meters: Meters) -> None:
+        """Send what these meters hold to the collector from now on, where there is one."""
+        if self._otlp_endpoint is None:
+            return
+        from observability.collector import metrics_exporter  # noqa: PLC0415  # heavy, and only where asked for
+        from observability.otlp_metrics import MetricsExport  # noqa: PLC0415  # the same
+
+        scope = InstrumentationScope(DISTRIBUTION, importlib.metadata.version(DISTRIBUTION))
+        exporter = metrics_exporter(self._otlp_endpoint)
+        self._ends.append(MetricsExport(meters, exporter, self._resource, scope, self._metrics_every_s).stop)
+
     def shutdown(self, timeout_s: float) -> bool:
         """Export what is queued, the disk first, and stop. Blocks: call it in a thread where there is an event loop.
 
@@ -70,10 +97,13 @@ class Telemetry:
             Whether everything was handed over in time. If not, what is left is lost with the process.
         """
         # The SDK's own bound is 30 s for each processor and cannot be set, so the wait for it is what is bounded.
-        worker = threading.Thread(target=self._provider.shutdown, name="telemetry-shutdown", daemon=True)
-        worker.start()
-        worker.join(timeout_s)
-        return not worker.is_alive()
+        workers = [threading.Thread(target=end, name="telemetry-shutdown", daemon=True) for end in self._ends]
+        until = time.monotonic() + timeout_s
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join(max(0.0, until - time.monotonic()))
+        return not any(worker.is_alive() for worker in workers)
 
 
 def set_up(settings: TelemetrySettings) -> Telemetry:
@@ -98,7 +128,7 @@ def set_up(settings: TelemetrySettings) -> Telemetry:
     )
     for processor in processors:
         provider.add_span_processor(processor)
-    return Telemetry(provider)
+    return Telemetry(provider, otlp_endpoint=settings.otlp_endpoint, metrics_every_s=settings.metrics_every_s)
 
 
 def _sampler(ratio: float, *, recorded: bool) -> Sampler:

@@ -56,7 +56,11 @@ async def send_head(send: Send, status: int, fields: Mapping[str, str]) -> None:
 
 
 async def send_json(send: Send, status: int, body: bytes, fields: Mapping[str, str] | None = None) -> None:
-    """Send a whole answer, with further header fields beside those that say what it is."""
-    sized = {**(fields or {}), "content-type": "application/json", "content-length": str(len(body))}
-    await send_head(send, status, sized)
+    """Send a whole answer in JSON, with further header fields beside those that say what it is."""
+    await send_whole(send, status, body, {**(fields or {}), "content-type": "application/json"})
+
+
+async def send_whole(send: Send, status: int, body: bytes, fields: Mapping[str, str]) -> None:
+    """Send a whole answer; its length is added to the header fields."""
+    await send_head(send, status, {**fields, "content-length": str(len(body))})
     await send({"type": "http.response.body", "body": body})

@@ -15,7 +15,7 @@ from gateway.admin.access import Access, Role
 from gateway.api.request_headers import read_headers
 from gateway.policies.document import MAX_DOCUMENT_BYTES
 from inference_protocol.errors import InternalError, MalformedBody, MethodNotAllowed, TidegateError, UnknownRoute
-from serving.answers import error_body, error_headers, send_json
+from serving.answers import error_body, error_headers, send_json, send_whole
 from serving.crashes import CRASHED, log_crash
 from serving.http_request import read_body
 
@@ -40,12 +40,20 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Document:
+    """An answer that is no JSON."""
+
+    body: bytes
+    media_type: str
+
+
+@dataclass(frozen=True, slots=True)
 class Route:
     """One thing that can be asked.
 
     Attributes:
         method: GET looks and takes an auditor; POST changes something and takes an operator.
-        handle: Returns what is answered, as JSON; raises `TidegateError`.
+        handle: Returns what is answered, a document or else values for JSON; raises `TidegateError`.
     """
 
     method: str
@@ -82,7 +90,10 @@ class AdminApp:
             error = InternalError(CRASHED)
             await send_json(send, error.http_status, error_body(error, None))
             return
-        await send_json(send, 200, orjson.dumps(answer))
+        if isinstance(answer, Document):
+            await send_whole(send, 200, answer.body, {"content-type": answer.media_type})
+        else:
+            await send_json(send, 200, orjson.dumps(answer))
 
     async def _answer(self, scope: Scope, receive: Receive) -> Any:
         route = self._routes.get((scope["method"], scope["path"]))

@@ -1,6 +1,7 @@
 """The paths of the admin listener."""
 
 STATUS = "/status"
+METRICS = "/metrics"
 POLICY = "/policy"
 VERSIONS = "/policy/versions"
 RELOAD = "/policy/reload"

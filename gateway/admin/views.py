@@ -1,4 +1,4 @@
-"""What operators look at: the programs, the targets' states, the policy in force. `GET /status`, `GET /policy`."""
+"""What operators look at: the programs, the targets' states, the policy in force, the metrics."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.admin import paths
-from gateway.admin.app import Call, Route
+from gateway.admin.app import Call, Document, Route
 from gateway.admin.policy_calls import as_json
+from gateway.metrics.requests import RequestMetrics
 from gateway.policies.held import Held
 from gateway.policies.holder import Version
 from gateway.policies.rollout import Rollout
-from gateway.tally import Tally
 from gateway.targets.connectivity import ConnectivityWatch
 from gateway.targets.registry import Targets
 from gateway.targets.status import connectivity_status, targets_status
+from observability import Meters
+from observability.prometheus import MEDIA_TYPE, prometheus_text
 from serving.in_flight import InFlight
 
 
@@ -27,7 +29,8 @@ class Views:
         targets: Targets,
         connectivity: ConnectivityWatch,
         admission: InFlight,
-        tally: Tally,
+        metrics: RequestMetrics,
+        meters: Meters,
         *,
         clock: Callable[[], float],
     ) -> None:
@@ -36,7 +39,8 @@ class Views:
         self._targets = targets
         self._connectivity = connectivity
         self._admission = admission
-        self._tally = tally
+        self._metrics = metrics
+        self._meters = meters
         self._clock = clock
 
     def routes(self) -> list[Route]:
@@ -45,6 +49,7 @@ class Views:
             Route("GET", paths.STATUS, self.status),
             Route("GET", paths.POLICY, self.policy),
             Route("GET", paths.VERSIONS, self.versions),
+            Route("GET", paths.METRICS, self.metrics),
         ]
 
     async def status(self, call: Call) -> dict[str, Any]:
@@ -59,12 +64,16 @@ class Views:
             "policy": _policy(self._rollout),
             "connectivity": connectivity_status(self._connectivity, now),
             "targets": targets_status(self._targets, now),
-            "outcomes": self._tally.to_json(),
+            "outcomes": self._metrics.outcomes(),
         }
 
     async def policy(self, call: Call) -> dict[str, Any]:
         """The policy in force, what is on trial beside it, and what waits or was refused."""
         return _policy(self._rollout)
+
+    async def metrics(self, call: Call) -> Document:
+        """Everything that is counted and measured, as Prometheus reads it."""
+        return Document(prometheus_text(self._meters), MEDIA_TYPE)
 
     async def versions(self, call: Call) -> dict[str, Any]:
         """Every version that was in force, and the journal of who put it there."""

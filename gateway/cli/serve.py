@@ -40,6 +40,7 @@ def serve(settings_file: SettingsOption = None) -> None:
             app = create_app(settings, begun, telemetry.tracer)
         except ValueError as exc:  # a credential or a key that cannot be read
             fail(str(exc))
+        telemetry.export_metrics(app.meters)
         serve_until_signal(
             app.asgi,
             listener,

@@ -45,6 +45,7 @@ class RecordLog:
         on_disk = durability == "disk"
         self._file = RotatingFile(directory / FILE_NAME, max_bytes=max_bytes, files=files, durable=on_disk)
         self._flushed = _FlushedFile(self._file) if on_disk else None
+        self._failed = 0
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
@@ -55,6 +56,11 @@ class RecordLog:
         """
         own = settings.records
         return cls(settings.folder.records, durability=own.durability, max_bytes=own.max_bytes, files=own.files)
+
+    @property
+    def failed(self) -> int:
+        """Records that could not be written since the start."""
+        return self._failed if self._flushed is None else self._flushed.failed
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Append one record, or have it appended soon where a thread writes. Does not wait for the disk.
@@ -69,6 +75,7 @@ class RecordLog:
         try:
             self._file.append(line)
         except OSError as error:
+            self._failed += 1
             raise _failed(error) from error
 
     async def write_before_egress(self, record: Mapping[str, Any]) -> None:
@@ -95,6 +102,7 @@ class _FlushedFile:
 
     def __init__(self, file: RotatingFile) -> None:
         self._file = file
+        self.failed = 0
         self._lines: list[bytes] = []
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="record-flush")
         self._one_at_a_time = asyncio.Lock()
@@ -117,6 +125,7 @@ class _FlushedFile:
             try:
                 await asyncio.get_running_loop().run_in_executor(self._thread, self._write, lines)
             except OSError as error:
+                self.failed += len(lines)
                 raise _failed(error) from error
 
     def _taken(self) -> list[bytes]:

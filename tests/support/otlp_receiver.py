@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
 
 
@@ -25,6 +27,7 @@ class OtlpReceiver:
         self.encodings: list[str | None] = []
         self.resource_spans: list[ResourceSpans] = []
         self.raw: list[bytes] = []
+        self.metrics: dict[str, Metric] = {}
         self._arrived = threading.Condition()
 
     @property
@@ -32,13 +35,21 @@ class OtlpReceiver:
         return [span for rs in self.resource_spans for scope in rs.scope_spans for span in scope.spans]
 
     def take(self, path: str, encoding: str | None, body: bytes) -> None:
-        request = ExportTraceServiceRequest.FromString(body)
         with self._arrived:
             self.paths.append(path)
             self.encodings.append(encoding)
             self.raw.append(body)
-            self.resource_spans.extend(request.resource_spans)
+            if path == "/v1/metrics":
+                self._take_metrics(ExportMetricsServiceRequest.FromString(body))
+            else:
+                self.resource_spans.extend(ExportTraceServiceRequest.FromString(body).resource_spans)
             self._arrived.notify_all()
+
+    def _take_metrics(self, request: ExportMetricsServiceRequest) -> None:
+        """Keep the latest of each: sums are cumulative."""
+        for resource in request.resource_metrics:
+            for scope in resource.scope_metrics:
+                self.metrics.update({metric.name: metric for metric in scope.metrics})
 
     def wait_for(self, number: int, timeout_s: float = 10.0) -> list[Span]:
         """Return the spans once there are `number` of them."""

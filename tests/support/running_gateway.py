@@ -80,6 +80,7 @@ async def running_gateway(
         begun = Begun(InForce(Version(1, policy.digest, policy)))
         settings = settings.model_copy(update={"rollout": settings.rollout.model_copy(update={"watch": False})})
     app = create_app(settings, begun, spans.tracer)
+    spans.export_metrics(app.meters)
     server = uvicorn.Server(
         uvicorn.Config(app.asgi, http=BoundedHttpProtocol, log_level="warning", access_log=False, lifespan="on")
     )

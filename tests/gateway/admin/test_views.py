@@ -1,4 +1,4 @@
-"""The counts behind `/status`: each request and each attempt once, in the words of spans and records."""
+"""`GET /status`: each request and each attempt is counted once, in the words of spans and records."""
 
 from __future__ import annotations
 

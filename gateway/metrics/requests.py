@@ -1,0 +1,182 @@
+"""What is counted of each request, once, when it is settled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+from gateway.exchange import Attempt, Cause, Decided, Exchange
+from gateway.metrics import instruments
+from gateway.settings import GenAiConventions
+from gateway.targets.registry import Targets
+from inference_protocol import paths
+from observability.meters import Counter, Histogram, InstrumentKind, Meters
+from routing_policies.policy.model import Kind
+from routing_policies.signals.label import DataClass
+from routing_policies.verdict import Transform
+
+# What the conventions call the work of each route that gives an answer.
+_OPERATIONS: Mapping[str, str] = {paths.CHAT_COMPLETIONS: "chat", paths.COMPLETIONS: "text_completion"}
+_PROVIDER = "tidegate"
+_OTHER = "other"
+
+
+class RequestMetrics:
+    """Counts settled requests and their attempts."""
+
+    def __init__(self, meters: Meters, targets: Targets, conventions: GenAiConventions, *, tenants: int) -> None:
+        """Register the instruments.
+
+        Args:
+            meters: Where.
+            targets: All there are.
+            conventions: Which names the metrics of attempts have.
+            tenants: How many tenants are told apart; those that come later are `other`.
+        """
+        self._providers = {target.name: target.settings.protocol.value for target in targets}
+        self._tenants = _Tenants(tenants)
+        self._requests = meters.counter(instruments.REQUESTS)
+        self._attempts = meters.counter(instruments.ATTEMPTS)
+        self._fallbacks = meters.counter(instruments.FALLBACKS)
+        self._egress = meters.counter(instruments.EGRESS)
+        self._restricted = meters.counter(instruments.RESTRICTED_TO_CLOUD)
+        self._parts = meters.histogram(instruments.PART_DURATION)
+        self._duration = meters.histogram(instruments.SERVER_DURATION)
+        self._ttft = meters.histogram(instruments.SERVER_TTFT)
+        self._tpot = meters.histogram(instruments.SERVER_TPOT)
+        client = instruments.client_instruments(conventions)
+        self._attempt_duration = meters.histogram(client.duration)
+        self._first_chunk = meters.histogram(client.first_chunk)
+        self._tokens = _Tokens.registered(meters, client)
+
+    def count(self, exchange: Exchange, now: float) -> None:
+        """Count a request that has ended at `now`, in monotonic seconds, and its attempts, each once."""
+        assert exchange.outcome is not None, "it is settled"
+        decided, answered = exchange.decision, exchange.answered
+        self._requests.add(
+            1,
+            (
+                exchange.route,
+                exchange.outcome.value,
+                answered.target if answered is not None else "",
+                decided.verdict.label.level.word if decided is not None else "",
+                self._tenants.told_apart(exchange),
+            ),
+        )
+        for part, ms in exchange.parts_ms.items():
+            self._parts.record(ms / 1000, (part,))
+        operation = _OPERATIONS.get(exchange.route)
+        if operation is None:
+            return
+        self._as_server(exchange, answered, operation, now)
+        if decided is not None:
+            for attempt in exchange.attempts:
+                self._count_attempt(attempt, decided, operation)
+            self._count_fallbacks(exchange.attempts)
+
+    def outcomes(self) -> dict[str, Any]:
+        """How many requests and attempts ended in which way since the start."""
+        requests: dict[str, int] = {}
+        for (_, outcome, *_), count in self._requests.sums().items():
+            requests[outcome] = requests.get(outcome, 0) + int(count)
+        attempts: dict[str, dict[str, int]] = {}
+        for (target, _, outcome), count in self._attempts.sums().items():
+            of_target = attempts.setdefault(target, {})
+            of_target[outcome] = of_target.get(outcome, 0) + int(count)
+        return {"requests": requests, "attempts": attempts}
+
+    def _as_server(self, exchange: Exchange, answered: Attempt | None, operation: str, now: float) -> None:
+        """What the caller saw."""
+        decided, committed_at = exchange.decision, exchange.committed_at
+        model = decided.request.model if decided is not None else ""
+        error = exchange.error.error_type if exchange.error is not None else ""
+        of = (operation, _PROVIDER, model)
+        self._duration.record(now - exchange.received_at, (*of, error), exchange.span)
+        if committed_at is None or decided is None or not decided.request.stream:
+            return
+        self._ttft.record(committed_at - exchange.received_at, of, exchange.span)
+        usage = answered.facts.usage if answered is not None and answered.facts is not None else None
+        if usage is not None and usage.completion_tokens > 1:
+            self._tpot.record((now - committed_at) / (usage.completion_tokens - 1), of)
+
+    def _count_attempt(self, attempt: Attempt, decided: Decided, operation: str) -> None:
+        """What an attempt saw of its target."""
+        assert attempt.outcome is not None, "it has ended"
+        assert attempt.ended_at is not None, "it has ended"
+        target = attempt.target
+        of = (operation, self._providers[target], decided.request.model, target)
+        self._attempts.add(1, (target, attempt.cause.value, attempt.outcome.value))
+        self._attempt_duration.record(attempt.ended_at - attempt.started_at, (*of, attempt.error or ""))
+        if attempt.first_content_at is not None and decided.request.stream:
+            self._first_chunk.record(attempt.first_content_at - attempt.started_at, of)
+        if attempt.facts is not None:
+            self._tokens.count(attempt, of)
+        if attempt.bytes_out:
+            kind = decided.policy.policy.targets[target].kind
+            self._egress.add(attempt.bytes_out, (target, kind.value))
+            if kind is Kind.CLOUD and _level_sent(decided, target) is DataClass.RESTRICTED:
+                self._restricted.add(1)
+
+    def _count_fallbacks(self, attempts: list[Attempt]) -> None:
+        for before, attempt in pairwise(attempts):
+            if attempt.cause is Cause.FALLBACK:
+                self._fallbacks.add(1, (before.target, attempt.target, before.error or ""))
+
+
+def _level_sent(decided: Decided, target: str) -> DataClass:
+    """The class of what a target was sent: the request's, or what is left of it with tokens in its findings' place."""
+    label = decided.verdict.label
+    transform = next((e.transform for e in decided.verdict.eligible if e.target == target), Transform.NONE)
+    if transform is Transform.PSEUDONYMIZE:
+        label = label.without_findings(decided.policy.policy.targets[target].pseudonymize, decided.policy.label_rules)
+    return label.level
+
+
+class _Tokens:
+    """Tokens of attempts, under the names of one generation of conventions."""
+
+    def __init__(self, counters: tuple[Counter, ...], histogram: Histogram | None) -> None:
+        self._counters = counters
+        self._histogram = histogram
+
+    @classmethod
+    def registered(cls, meters: Meters, client: instruments.ClientInstruments) -> _Tokens:
+        if client.tokens[0].kind is InstrumentKind.HISTOGRAM:
+            return cls((), meters.histogram(client.tokens[0]))
+        return cls(tuple(map(meters.counter, client.tokens)), None)
+
+    def count(self, attempt: Attempt, of: tuple[str, ...]) -> None:
+        """Count what an answer took. Of one that broke off, the events that carried text stand for its tokens."""
+        assert attempt.facts is not None, "it has answered"
+        usage = attempt.facts.usage
+        if usage is None:
+            read, cached, written = 0, 0, attempt.facts.chunks
+        else:
+            read, cached, written = usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens
+        if self._histogram is not None:
+            self._histogram.record(read, (*of, "input"))
+            self._histogram.record(written, (*of, "output"))
+            return
+        for counter, tokens in zip(self._counters, (read, cached, written), strict=True):
+            if tokens:
+                counter.add(tokens, of)
+
+
+class _Tenants:
+    """Tells so many tenants apart, the first that come."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._known: set[str] = set()
+
+    def told_apart(self, exchange: Exchange) -> str:
+        """The tenant's id, or a word for all others; nothing where none are told apart, or nobody knows the caller."""
+        if exchange.principal is None or not self._limit:
+            return ""
+        tenant = exchange.principal.tenant.id
+        if tenant not in self._known:
+            if len(self._known) >= self._limit:
+                return _OTHER
+            self._known.add(tenant)
+        return tenant
