@@ -6,6 +6,7 @@ import typer
 
 from gateway.cli import models, outbox, policy
 from gateway.cli.ask import ask
+from gateway.cli.conformance import conformance
 from gateway.cli.explain import explain
 from gateway.cli.measure import bench, fit
 from gateway.cli.runtime_commands import cloud, edge
@@ -22,7 +23,7 @@ def main() -> None:
         add_completion=False,
         pretty_exceptions_enable=False,  # a traceback with local variables would print prompts
     )
-    for command in (up, serve, ask, explain, trace, bench):
+    for command in (up, serve, ask, explain, trace, bench, conformance):
         app.command()(command)
     app.add_typer(edge, name="edge")
     app.add_typer(cloud, name="cloud")
