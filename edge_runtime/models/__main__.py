@@ -74,9 +74,7 @@ def _parser() -> argparse.ArgumentParser:
         if name != "list":
             made.add_argument("model", nargs="*" if name == "verify" else "?")
         if name == "show":
-            made.add_argument(
-                "--profile", type=Path, help="the file that keeps how fast models are here"
-            )
+            made.add_argument("--profile", type=Path, help="the file that keeps how fast models are here")
     command("activate", commands.activate, "model")
     command("rollback", commands.rollback, "model")
     command("remove", commands.remove, "model").add_argument("--all", action="store_true")

@@ -99,12 +99,11 @@ def _append(choice: dict[str, Any], name: str, key: ChannelKey, text: str) -> No
     match key:
         case (_, "tool_calls", call):
             calls = part.setdefault("tool_calls", [])
-            same: Callable[[tuple[int, dict[str, Any]]], bool] = lambda each: each[1].get("index", each[0]) == call  # noqa: E731  # reads best here
-            found = next(filter(same, enumerate(_objects(calls))), None)
+            found = next((each for at, each in enumerate(_objects(calls)) if each.get("index", at) == call), None)
             if found is None:
                 calls.append({"index": call, "function": {"arguments": text}})
             else:
-                _append_to(found[1].setdefault("function", {}), "arguments", text)
+                _append_to(found.setdefault("function", {}), "arguments", text)
         case (_, "function_call"):
             _append_to(part.setdefault("function_call", {}), "arguments", text)
         case (_, field):

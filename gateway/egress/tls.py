@@ -16,7 +16,6 @@ class TlsSource:
 
     def __init__(self, settings: TlsSettings) -> None:
         """Read nothing yet."""
-        self.server_name = settings.server_name
         self._settings = settings
         self._files = [
             path for path in (settings.ca_file, settings.certificate_file, settings.key_file) if path is not None

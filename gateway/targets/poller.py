@@ -30,7 +30,7 @@ class Poller:
     No failure ends the polling, not even a fault of our own: an address would keep its last health for ever.
     """
 
-    def __init__(  # the pace of four things, each with its usual one
+    def __init__(
         self,
         targets: Targets,
         *,

@@ -32,7 +32,7 @@ class Envelope:
 
     def opening(self, kind: str) -> bytes:
         """Return the beginning of a stream's chunk, up to its choices."""
-        opening = orjson.dumps({**self._same(kind)})[:-1]
+        opening = orjson.dumps(self._same(kind))[:-1]
         # With `include_usage`, each chunk but the last says that it has none.
         return opening + (b',"usage":null' if self.wants_usage else b"")
 

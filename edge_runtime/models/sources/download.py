@@ -120,9 +120,8 @@ class Downloader:
             with part.path.open("r+b" if start else "wb") as file:
                 file.seek(start)
                 file.truncate()
-                for (
-                    block
-                ) in response.iter_raw():  # as they come: what is collected to a size would be lost with the connection
+                # As blocks come: what is collected to a size first would be lost with the connection.
+                for block in response.iter_raw():
                     file.write(block)
                     self._meter.advance(len(block))
                     if expected is not None and file.tell() > expected:
