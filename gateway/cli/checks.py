@@ -1,4 +1,4 @@
-"""What is checked before anything starts, and by `tidegate policy check`: each ends the command with what is wrong."""
+"""What is checked before anything starts: each check ends the command with what is wrong."""
 
 from __future__ import annotations
 
@@ -8,23 +8,11 @@ import time
 import typer
 
 from gateway.cli.options import fail
-from gateway.policies.start import Begun, begin, check_policy
+from gateway.policies.start import Begun, begin
 from gateway.policies.store import VersionStore
 from gateway.policies.wiring import demands_of
 from gateway.settings import Settings
 from routing_policies.policy.errors import PolicyError
-from routing_policies.policy.loaded import LoadedPolicy
-
-
-def policy_in_force(settings: Settings) -> LoadedPolicy:
-    """Load the policy that the settings name as a first start would, or end the command with what is wrong."""
-    try:
-        candidate = check_policy(settings.policy, demands_of(settings), time.time())
-    except PolicyError as exc:
-        fail(f"policy: {exc}")
-    for warning in candidate.warnings:
-        typer.secho(warning, err=True)
-    return candidate.loaded
 
 
 def begin_or_fail(settings: Settings) -> Begun:

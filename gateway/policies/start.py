@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gateway.policies.document import read_document, read_settled_document
-from gateway.policies.examine import Candidate, Demands, examine
+from gateway.policies.document import read_settled_document
+from gateway.policies.examine import Demands, examine
 from gateway.policies.gate import NEEDED, Gate
 from gateway.policies.holder import Canary, InForce, Shadow, Version
 from gateway.policies.offers import By, Offer
@@ -33,15 +33,6 @@ class Begun:
 
     in_force: InForce
     fault: PolicyError | None = None
-
-
-def check_policy(source: str, demands: Demands, now_s: float) -> Candidate:
-    """Read and examine the policy that settings name.
-
-    Raises:
-        PolicyError: Something is wrong with it.
-    """
-    return examine(read_document(source), demands, Prover(), now_s)
 
 
 def begin(store: VersionStore, demands: Demands, source: str, wall: Callable[[], float]) -> Begun:

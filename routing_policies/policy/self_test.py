@@ -62,11 +62,6 @@ def run_tests(policy: LoadedPolicy) -> Report:
     return Report(len(policy.policy.tests), tuple(failures), untouched, coverage)
 
 
-def failing_tests(policy: LoadedPolicy) -> list[Failure]:
-    """Run every test of a policy and return those that fail, in order."""
-    return list(run_tests(policy).failures)
-
-
 def _differences(expect: Expect, verdict: Verdict) -> list[str]:
     order = tuple(eligible.target for eligible in verdict.eligible)
     chosen = order[0] if order else "none"

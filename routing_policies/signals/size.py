@@ -67,10 +67,6 @@ class TokenInterval:
     def __mul__(self, times: int) -> TokenInterval:
         return TokenInterval(self.least * times, self.likely * times, self.most * times)
 
-    def straddles(self, limit: int) -> bool:
-        """Whether the bounds leave open if there are more tokens than the limit."""
-        return self.least <= limit < self.most
-
 
 @dataclass(frozen=True, slots=True)
 class Size:

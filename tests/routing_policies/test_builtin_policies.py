@@ -6,7 +6,7 @@ import pytest
 
 from routing_policies.decide import decide
 from routing_policies.policy.loader import builtin_names, load_policy
-from routing_policies.policy.self_test import Failure, failing_tests, run_tests
+from routing_policies.policy.self_test import Failure, run_tests
 from routing_policies.signals.label import DataClass
 from routing_policies.snapshot import Health
 from routing_policies.verdict import Verdict
@@ -38,12 +38,12 @@ tests:
   - {name: wrong rule, expect: {rule: idle}}
   - {name: nobody left, given: {targets: {edge: {health: down}, cloud: {health: down}}}, expect: {target: edge}}
 """)
-    assert failing_tests(policy) == [
+    assert run_tests(policy).failures == (
         Failure("wrong target", "expected target edge, got cloud (highest-score)"),
         Failure("wrong set", "expected eligible none, got edge"),
         Failure("wrong rule", "expected the rule idle to take part, got none"),
         Failure("nobody left", "expected target edge, got none (none-eligible)"),
-    ]
+    )
 
 
 @pytest.mark.parametrize("window", [2048, 8192])

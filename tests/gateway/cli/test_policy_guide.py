@@ -10,9 +10,12 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from gateway.cli.checks import policy_in_force
 from gateway.cli.policy import app
+from gateway.policies.document import read_document
+from gateway.policies.examine import examine
+from gateway.policies.wiring import demands_of
 from gateway.settings_file import load_settings
+from routing_policies.lab.prover import Prover
 from routing_policies.policy.loader import load_policy
 from tests.support.recorded_traffic import recorded_traffic
 
@@ -49,7 +52,8 @@ def test_the_settings_that_the_page_gives_reach_all_that_the_policy_names(tmp_pa
     file = tmp_path / "tidegate.yaml"
     file.write_text(f"state_dir: {tmp_path}\n{block}", encoding="utf-8")
     settings = load_settings(file)
-    assert set(policy_in_force(settings).policy.targets) == {"edge", "onprem", "cloud"}
+    candidate = examine(read_document(settings.policy), demands_of(settings), Prover(), now_s=0.0)
+    assert set(candidate.loaded.policy.targets) == {"edge", "onprem", "cloud"}
 
 
 def _plain(output: str) -> str:

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from inference_protocol.openai_chat import parse_chat
 from inference_protocol.request import InferenceRequest
 from routing_policies.signals.calibration_samples import SAMPLES, Script
-from routing_policies.signals.size import Calibration, Size, TokenInterval, characters, exact, measure
+from routing_policies.signals.size import Calibration, Size, characters, exact, measure
 
 UNKNOWN = Calibration.unknown()
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"größe": {}}}}}
@@ -95,11 +95,6 @@ def test_an_exact_count_closes_the_interval() -> None:
     assert tokens.likely >= len("hello there") + 10 + len(json.dumps([TOOL], ensure_ascii=False))
     assert measured.tokens.least <= tokens.likely <= measured.tokens.most
     assert (counted.body_bytes, counted.parts) == (measured.body_bytes, measured.parts)
-
-
-@pytest.mark.parametrize(("limit", "straddles"), [(9, False), (10, True), (99, True), (100, False)])
-def test_bounds_straddle_a_limit_that_they_do_not_decide(limit: int, straddles: bool) -> None:
-    assert TokenInterval(10, 50, 100).straddles(limit) is straddles
 
 
 @given(st.text())
