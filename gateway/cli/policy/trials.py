@@ -15,7 +15,7 @@ from gateway.cli.policy.admin_client import AdminClient, AdminUrlOption, WhyOpti
 from gateway.cli.policy.common import end, say_json, unreadable
 from gateway.policies.document import read_document
 from gateway.policies.holder import StickyBy
-from gateway.policies.report import Fared, Shadowed, fared, shadowed
+from gateway.policies.trial_report import Fared, Shadowed, fared, shadowed
 from gateway.records.reader import read_records
 from routing_policies.policy.errors import PolicyError
 

@@ -12,7 +12,7 @@ import httpx
 from gateway.policies.document import Document
 from gateway.policies.holder import StickyBy
 from gateway.policies.offers import By
-from gateway.policies.report import fared, shadowed
+from gateway.policies.trial_report import fared, shadowed
 from gateway.records.reader import read_records
 from tests.gateway.conftest import House, HouseFactory
 
