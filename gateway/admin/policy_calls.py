@@ -24,7 +24,7 @@ Percent = Annotated[float, Field(gt=0, le=100)]
 
 
 class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     why: str = Field(default="", max_length=500)
 
@@ -45,7 +45,7 @@ class _Sent(_Body):
 
 class _Canary(_Sent):
     percent: Percent
-    by: StickyBy = StickyBy.TENANT
+    by: Annotated[StickyBy, Field(strict=False)] = StickyBy.TENANT
 
 
 class _Shadow(_Sent):
@@ -60,12 +60,17 @@ class _Approve(_Body):
     def envelope(self) -> Envelope:
         try:
             payload = base64.b64decode(self.payload, validate=True)
+        except binascii.Error:
+            raise InvalidField("`payload` must be in base64.", param="payload") from None
+        try:
             return Envelope(self.kind, payload, signatures_from_json(self.signatures))
-        except (KeyError, binascii.Error):
-            raise InvalidField("The signatures cannot be read.", param="signatures") from None
+        except ValueError:
+            message = "`signatures` must be a list of objects with `keyid`, and `sig` in base64."
+            raise InvalidField(message, param="signatures") from None
 
 
 B = TypeVar("B", bound=_Body)
+T = TypeVar("T")
 
 
 class PolicyCalls:
@@ -104,7 +109,8 @@ class PolicyCalls:
 
     async def approve(self, call: Call) -> dict[str, Any]:
         """Add a signature to what waits for it."""
-        return await _changed(self._rollout.approve(_read(_Approve, call).envelope()))
+        body = _read(_Approve, call)
+        return await _changed(self._rollout.approve(body.envelope(), _by(call, body)))
 
     async def start_canary(self, call: Call) -> dict[str, Any]:
         """Let a policy decide for some requests."""
@@ -119,8 +125,7 @@ class PolicyCalls:
 
     async def end_canary(self, call: Call) -> dict[str, Any]:
         """Have the stable policy decide for all requests again."""
-        await self._rollout.end_canary(_by(call, _read(_Body, call)))
-        return {"became": "ended"}
+        return await _ended(self._rollout.end_canary(_by(call, _read(_Body, call))))
 
     async def start_shadow(self, call: Call) -> dict[str, Any]:
         """Ask a policy what it would decide."""
@@ -129,8 +134,7 @@ class PolicyCalls:
 
     async def end_shadow(self, call: Call) -> dict[str, Any]:
         """Ask the shadow no more."""
-        await self._rollout.end_shadow(_by(call, _read(_Body, call)))
-        return {"became": "ended"}
+        return await _ended(self._rollout.end_shadow(_by(call, _read(_Body, call))))
 
 
 def as_json(change: Change) -> dict[str, Any]:
@@ -143,12 +147,23 @@ def as_json(change: Change) -> dict[str, Any]:
             for one in change.looser
         ],
         "warnings": list(change.warnings),
+        "signed_by": list(change.signed_by),
+        "missing": change.missing,
     }
 
 
 async def _changed(work: Awaitable[Change]) -> dict[str, Any]:
+    return as_json(await _done(work))
+
+
+async def _ended(work: Awaitable[None]) -> dict[str, Any]:
+    await _done(work)
+    return {"became": "ended"}
+
+
+async def _done(work: Awaitable[T]) -> T:
     try:
-        return as_json(await work)
+        return await work
     except PolicyError as exc:
         place = {"file": exc.file, "line": exc.line, "column": exc.column}
         raise InvalidRequest(str(exc), details=place) from None

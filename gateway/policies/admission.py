@@ -47,7 +47,7 @@ class Admission:
         """
         stable = self._holder.in_force.stable
         if offer.place == "in_force" and stable.sha256 == offer.document.sha256:
-            self.held = None
+            self._let_go()
             return Change("unchanged", stable.number)
         if self.held is not None and self._is_held(offer, self.held):
             return self._still_held(self.held)
@@ -56,7 +56,7 @@ class Admission:
             return await self._hold(offer, judged, file_sha256)
         return await self._admit(offer, judged, file_sha256)
 
-    async def sign(self, envelope: Envelope) -> Change:
+    async def sign(self, envelope: Envelope, by: By) -> Change:
         """Add signatures to what waits for them, and admit it once there are enough.
 
         Raises:
@@ -64,10 +64,12 @@ class Admission:
             OSError: It cannot be kept.
         """
         if self.held is None:
-            raise InvalidRequest("No policy waits for a signature.")
-        held = self.held = self.held.with_people(self.held.newly_signed(envelope, self._gate.approvers))
-        candidate = held.judged.candidate
-        _logger.info("policy %s is signed by %s", candidate.loaded.policy.name, ", ".join(sorted(candidate.people)))
+            raise InvalidRequest("No policy waits for a signature: `tidegate policy status` says what is in force.")
+        people = self.held.newly_signed(envelope, self._gate.approvers)
+        version = self.held.judged.version
+        await asyncio.to_thread(self._gate.note, "signed", version, by, self._holder.in_force, people)
+        held = self.held = self.held.with_people(people)
+        _logger.info("policy %s is signed by %s", version.loaded.policy.name, ", ".join(held.signed_by))
         if held.judged.missing:
             return self._still_held(held)
         return await self._admit(held.offer, held.judged, held.file_sha256)
@@ -78,30 +80,45 @@ class Admission:
         Raises:
             OSError: That cannot be written down.
         """
-        await asyncio.to_thread(self._gate.note_end, event, version, by, left)
+        await asyncio.to_thread(self._gate.note, event, version, by, left)
         self._holder.put(left)
         _logger.info("%s of policy %s by %s", event, version.loaded.policy.name, by.who)
 
     def _is_held(self, offer: Offer, held: Held) -> bool:
-        same = (held.offer.place, held.offer.document.sha256) == (offer.place, offer.document.sha256)
+        waits = held.offer
+        same = (waits.place, waits.share, waits.document.sha256) == (offer.place, offer.share, offer.document.sha256)
         return same and held.replaces == self._holder.current.digest
 
     def _still_held(self, held: Held) -> Change:
-        return Change("held", held.judged.version.number, held.judged.looser)
+        judged = held.judged
+        warnings = judged.candidate.warnings
+        return Change("held", judged.version.number, judged.looser, warnings, held.signed_by, judged.missing)
 
     async def _hold(self, offer: Offer, judged: Judged, file_sha256: str | None) -> Change:
         now = self._holder.in_force
         await asyncio.to_thread(self._gate.keep, "held", judged, offer.by, now, file_sha256)
-        self.held = Held(Held.new_id(), offer, judged, now.stable.loaded.digest, self._wall(), file_sha256)
+        self._let_go()
+        held = self.held = Held(Held.new_id(), offer, judged, now.stable.loaded.digest, self._wall(), file_sha256)
         name, why = judged.candidate.loaded.policy.name, judged.looser[0].words
         _logger.warning("policy %s waits for %d signatures, since it is looser: %s", name, judged.missing, why)
-        return Change("held", judged.version.number, judged.looser, judged.candidate.warnings)
+        return self._still_held(held)
+
+    def _let_go(self) -> None:
+        """Have nothing wait any more."""
+        if self.held is not None:
+            version = self.held.judged.version
+            _logger.warning("policy %s, version %d, waits no more", version.loaded.policy.name, version.number)
+        self.held = None
 
     async def _admit(self, offer: Offer, judged: Judged, file_sha256: str | None) -> Change:
         in_force = offer.placing(self._holder.in_force, judged.version)
         await asyncio.to_thread(self._gate.keep, offer.place, judged, offer.by, in_force, file_sha256)
         self._holder.put(in_force)
-        self.held = None
+        if self.held is not None and self.held.offer is offer:
+            self.held = None
+        elif self.held is not None and offer.place in {"in_force", self.held.offer.place}:
+            # It was compared with another stable policy, or somebody has wished for something else in its place.
+            self._let_go()
         change = Change(offer.place, judged.version.number, judged.looser, judged.candidate.warnings)
         self.last_change = change
         _say(change, judged.version, offer.by)

@@ -110,7 +110,10 @@ def signatures_from_json(found: Sequence[dict[str, str]]) -> tuple[Signature, ..
     Raises:
         ValueError: It is something else.
     """
-    return tuple(Signature(each["keyid"], base64.b64decode(each["sig"], validate=True)) for each in found)
+    try:
+        return tuple(Signature(each["keyid"], base64.b64decode(each["sig"], validate=True)) for each in found)
+    except KeyError as exc:
+        raise ValueError(f"a signature has no {exc}") from None
 
 
 def read_bundle(document: Document) -> Bundle | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from gateway.policies.admission import Admission
@@ -18,6 +19,8 @@ from gateway.policies.store import VersionStore
 from inference_protocol.errors import InvalidRequest
 from routing_policies.policy.errors import PolicyError
 from serving.signatures import Envelope
+
+_NO_CANARY = "There is no canary: `tidegate policy canary start` begins one."
 
 _logger = logging.getLogger(__name__)
 
@@ -129,10 +132,10 @@ class Rollout:
         """
         async with self._one_at_a_time:
             now = self.holder.in_force.stable.number
-            others = [entry for entry in self.store.versions if entry.number != now]
-            if not others:
-                raise InvalidRequest("There is no version to go back to: this one is the first.")
-            return await self._activate(max(others, key=lambda entry: entry.time).number, by)
+            before = self.store.in_force_before(now)
+            if before is None:
+                raise InvalidRequest("There is no version to go back to: the one in force is the first.")
+            return await self._activate(before.number, by)
 
     async def start_canary(self, document: Document, percent: float, sticky: StickyBy, by: By) -> Change:
         """Let a policy decide for some requests.
@@ -145,7 +148,8 @@ class Rollout:
             return replace(now, canary=Canary(version, percent, sticky))
 
         async with self._one_at_a_time:
-            return await self._take(Offer(document, by, "canary", place), self._taken_from_file)
+            offer = Offer(document, by, "canary", place, share=f"{percent:g} % by {sticky}")
+            return await self._take(offer, self._taken_from_file)
 
     async def start_shadow(self, document: Document, percent: float, by: By) -> Change:
         """Ask a policy what it would decide, and never act on it; so it needs no signature.
@@ -171,7 +175,7 @@ class Rollout:
         async with self._one_at_a_time:
             canary = self.holder.in_force.canary
             if canary is None:
-                raise InvalidRequest("There is no canary.")
+                raise InvalidRequest(_NO_CANARY)
             document = await asyncio.to_thread(self.store.document, canary.version.sha256)
             # It was signed, where that is asked, as it began beside the very policy that is stable now.
             offer = Offer(document, by, "in_force", InForce.with_stable, signed=False, fresh=False)
@@ -182,33 +186,39 @@ class Rollout:
 
         Raises:
             InvalidRequest: There is no canary.
+            PolicyError: That cannot be written down.
         """
         async with self._one_at_a_time:
             now = self.holder.in_force
             if now.canary is None:
-                raise InvalidRequest("There is no canary.")
-            await self._admission.end("canary_ended", now.canary.version, replace(now, canary=None), by)
+                raise InvalidRequest(_NO_CANARY)
+            with self._kept():
+                await self._admission.end("canary_ended", now.canary.version, replace(now, canary=None), by)
 
     async def end_shadow(self, by: By) -> None:
         """Ask the shadow no more.
 
         Raises:
             InvalidRequest: There is none.
+            PolicyError: That cannot be written down.
         """
         async with self._one_at_a_time:
             now = self.holder.in_force
             if now.shadow is None:
-                raise InvalidRequest("There is no shadow.")
-            await self._admission.end("shadow_ended", now.shadow.version, replace(now, shadow=None), by)
+                raise InvalidRequest("There is no shadow: `tidegate policy shadow start` begins one.")
+            with self._kept():
+                await self._admission.end("shadow_ended", now.shadow.version, replace(now, shadow=None), by)
 
-    async def approve(self, envelope: Envelope) -> Change:
+    async def approve(self, envelope: Envelope, by: By) -> Change:
         """Add signatures to what waits for them, and put it in force once there are enough.
 
         Raises:
             InvalidRequest: Nothing waits, or the signatures do not count.
+            PolicyError: It cannot be kept.
         """
         async with self._one_at_a_time:
-            return await self._admission.sign(envelope)
+            with self._kept():
+                return await self._admission.sign(envelope, by)
 
     async def _activate(self, number: int, by: By) -> Change:
         entry = next((each for each in self.store.versions if each.number == number), None)
@@ -221,8 +231,18 @@ class Rollout:
         )
 
     async def _take(self, offer: Offer, file_sha256: str | None) -> Change:
-        try:
+        with self._kept():
             return await self._admission.take(offer, file_sha256)
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """What cannot be written down does not happen.
+
+        Raises:
+            PolicyError: It cannot.
+        """
+        try:
+            yield
         except OSError as exc:
-            message = f"the state folder cannot keep it: {exc.strerror}"
-            raise PolicyError(offer.document.origin, 1, 1, message) from None
+            message = f"the state folder cannot keep what changes: {exc.strerror}; nothing has changed"
+            raise PolicyError(self.source, 1, 1, message) from None
