@@ -153,7 +153,7 @@ RECORDS_FAILED = Instrument(
     names.METRIC_RECORDS_FAILED,
     _COUNTER,
     "{record}",
-    "Records that could not be written. What they tell of did not leave.",
+    "Records that could not be written. A request whose decision is among them did not leave.",
 )
 IN_FLIGHT = _gauge(names.METRIC_IN_FLIGHT, "{request}", "Requests that are being worked on.")
 POLICY_VERSION = _gauge(names.METRIC_POLICY_VERSION, "{version}", "Number of the policy's version in force.")

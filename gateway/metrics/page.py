@@ -1,0 +1,88 @@
+"""`docs/telemetry.md`, made of the code: `python -m gateway.metrics.page` prints it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+
+from gateway.metrics import instruments, vocabulary
+from inference_protocol.errors import error_classes
+from inference_protocol.outcome import Outcome
+from observability.meters import Instrument, InstrumentKind
+from observability.prometheus import family_name
+
+_HEAD = """\
+# Telemetry
+
+Every metric, attribute, header and error code, as the code has them. `python -m gateway.metrics.page` makes this page,
+and a test compares it.
+
+Metrics are read as Prometheus's text at `/metrics` on the admin listener, by whoever has the role `auditor` or
+`operator`. Where `telemetry.otlp_endpoint` names a collector, it is sent the same every 10 seconds, with traces as
+examples of readings, beside the traces. A collector that is down or hangs costs a request nothing; what it missed is in
+the next sums. No metric, attribute or header holds any content of a request. An attribute without a value is left out.
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    return "\n".join(_lines())
+
+
+def _lines() -> Iterator[str]:
+    older, newer = instruments.client_instruments("semconv-1.41"), instruments.client_instruments("genai-0.1")
+    yield _HEAD
+    yield from _instruments("Requests and attempts", (*instruments.OF_REQUESTS, *newer.all))
+    yield "With `telemetry.genai_conventions: semconv-1.41` attempts are measured under these names instead:\n"
+    yield from _table(*_instrument_rows(older.all))
+    yield from _instruments("State, as it is when somebody asks", instruments.OF_STATE)
+    yield "## Buckets\n"
+    histograms = [each for each in (*instruments.OF_REQUESTS, *newer.all, *older.all) if each.bounds]
+    yield from _table(
+        ("metric", "upper bounds"),
+        *((_code(each.name), ", ".join(f"{bound:g}" for bound in each.bounds)) for each in histograms),
+    )
+    yield "## Attributes of spans and metrics\n"
+    yield from _words(("attribute", "what it says"), vocabulary.ATTRIBUTES)
+    yield "## Outcomes\n"
+    yield "The words of `tidegate.outcome`: " + ", ".join(_code(each.value) for each in Outcome) + ".\n"
+    yield "## Headers that a caller may send\n"
+    yield from _words(("header", "what it does"), vocabulary.REQUEST_HEADERS)
+    yield "## Headers of answers\n"
+    yield from _words(("header", "what it says"), vocabulary.ANSWER_HEADERS)
+    yield "## Headers to runtimes of ours\n"
+    yield from _words(("header", "what it does"), vocabulary.RUNTIME_HEADERS)
+    yield "## Error codes\n"
+    rows = sorted({(each.code, str(each.http_status), "yes" if each.retryable else "no") for each in error_classes()})
+    yield from _table(("code", "status", "worth trying again"), *((_code(code), *rest) for code, *rest in rows))
+
+
+def _instruments(title: str, found: Iterable[Instrument]) -> Iterator[str]:
+    yield f"## {title}\n"
+    yield from _table(*_instrument_rows(found))
+
+
+def _instrument_rows(found: Iterable[Instrument]) -> Iterator[tuple[str, ...]]:
+    yield ("metric", "in Prometheus", "kind, unit", "what it is", "attributes")
+    for each in found:
+        suffix = "_total" if each.kind is InstrumentKind.COUNTER else ""
+        attributes = ", ".join(map(_code, each.attributes))
+        yield (_code(each.name), _code(family_name(each) + suffix), f"{each.kind}, {each.unit}", each.help, attributes)
+
+
+def _words(heads: tuple[str, str], words: Mapping[str, str]) -> Iterator[str]:
+    yield from _table(heads, *((_code(word), text) for word, text in words.items()))
+
+
+def _table(heads: tuple[str, ...], *rows: tuple[str, ...]) -> Iterator[str]:
+    for cells in (heads, ("---",) * len(heads), *rows):
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+
+
+def _code(text: str) -> str:
+    return f"`{text}`"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,105 @@
+"""What attributes and headers mean, one sentence each; `docs/telemetry.md` prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from inference_protocol import headers
+from inference_protocol import telemetry_names as names
+
+ATTRIBUTES: Mapping[str, str] = {
+    names.HTTP_REQUEST_METHOD: "the request's method, or `_OTHER`",
+    names.HTTP_ROUTE: "the route that the request was sent to",
+    names.HTTP_RESPONSE_STATUS_CODE: "status of the answer",
+    names.URL_PATH: "the path, cut after 256 characters; never the query",
+    names.URL_SCHEME: "`http` or `https`",
+    names.ERROR_TYPE: "code of the error; of a crash, its class. A caller who hangs up is no error",
+    names.GEN_AI_OPERATION_NAME: "`chat`, or for completions `text_completion`",
+    names.GEN_AI_PROVIDER_NAME: "`tidegate`, or the protocol of the target that an attempt was made at",
+    names.GEN_AI_REQUEST_MODEL: "public name of the model that was asked for",
+    names.GEN_AI_REQUEST_STREAM: "whether the answer was asked for in pieces",
+    names.GEN_AI_REQUEST_MAX_TOKENS: "most tokens of the answer",
+    names.GEN_AI_RESPONSE_FINISH_REASONS: "why the answer ended",
+    names.GEN_AI_TIME_TO_FIRST_CHUNK: "seconds from an attempt's start to its first content",
+    names.GEN_AI_INPUT_TOKENS: "tokens of the prompt",
+    names.GEN_AI_OUTPUT_TOKENS: "tokens of the answer",
+    names.GEN_AI_CACHED_TOKENS: "tokens of the prompt that had been read before and kept",
+    names.GEN_AI_TOKEN_TYPE: "`input` or `output`",
+    names.REQUEST_ID: "ours; in the answer's `x-request-id`",
+    names.OUTCOME: "how a request or an attempt ended, in one word",
+    names.TARGET: "name of a target; of a request, of the one that answered",
+    names.REASON: "why the first target is the first",
+    names.POLICY_NAME: "name of the policy that decided",
+    names.POLICY_DIGEST: "its digest",
+    names.POLICY_VERSION: "its version's number in this installation",
+    names.POLICY_ARM: "as what it decided: `stable` or `canary`",
+    names.LABEL_CLASS: "class of the request: `public`, `internal`, `confidential` or `restricted`",
+    names.LABEL_TAGS: "tags of the request",
+    names.ANSWER_FINDINGS: "kinds of what was found in the answer",
+    names.SCORE_LATENCY: "how tight the budget is, 0 to 1",
+    names.SCORE_PRIVACY: "how sensitive the request is, 0 to 1",
+    names.SCORE_SIZE: "how large the request is for the edge, 0 to 1",
+    names.ATTEMPT: "number of the attempt in its request",
+    names.ATTEMPT_CAUSE: "why an attempt was made: `first`, `retry`, `fallback`, `hedge` or `hand-over`",
+    names.PARSE_MS: "milliseconds that reading the body took",
+    names.SCAN_MS: "milliseconds that measuring and labelling took",
+    names.DETECT_MS: "milliseconds that the second tier of detectors took",
+    names.DECIDE_MS: "milliseconds that the decision took",
+    names.RECORD_MS: "milliseconds that writing the decision down took",
+    names.RELAY_MS: "milliseconds from the answer's first content to its end",
+    names.QUEUE_MS: "milliseconds that the request waited in the runtime",
+    names.PREFILL_MS: "milliseconds that reading the prompt took",
+    names.DECODE_MS: "milliseconds that making the answer took",
+    names.PREDICTED_TTFT_MS: "milliseconds to first content that were predicted of the first target",
+    names.PREDICTED_TOTAL_MS: "milliseconds to the end that were predicted of it",
+    names.BUDGET_TOTAL_MS: "milliseconds that the caller gave for the whole answer",
+    names.BUDGET_TTFT_MS: "milliseconds that the caller gave until first content",
+    names.EXECUTION_PROVIDER: "what the runtime's model really runs on",
+    names.TENANT: "whose request it was, where the setting `telemetry.metric_tenants` tells tenants apart",
+    names.TARGET_KIND: "`edge`, `onprem`, `cloud` or `tidegate`, by the policy; `edge` alone is this device",
+    names.ENDPOINT: "one of a target's addresses, as the settings have it",
+    names.PART: "a part of a request's way: `parse`, `scan`, `detect`, `decide` or `record`",
+    names.FALLBACK_FROM: "the target that had failed",
+    names.HEALTH: "`up`, `starting`, `draining`, `down`, `resting`, `failing` or `unknown`",
+    names.BREAKER: "`closed`, `open` or `half-open`",
+    names.CONNECTIVITY: "`online`, `degraded`, `metered`, `captive`, `offline` or `cold`",
+    names.BATCH: "how many requests a step decodes for",
+}
+
+REQUEST_HEADERS: Mapping[str, str] = {
+    headers.DATA_CLASS: "raises the request's class; nobody can lower it",
+    headers.DATA_TAGS: "adds tags to the request's label",
+    headers.LATENCY_BUDGET_MS: "milliseconds until the whole answer is due",
+    headers.TTFT_BUDGET_MS: "milliseconds until first content is due",
+    headers.GRPC_TIMEOUT: "the same as the first, as gRPC writes it",
+    headers.ENVOY_EXPECTED_TIMEOUT_MS: "the same, as Envoy writes it",
+    headers.LLM_D_SLO_TTFT_MS: "milliseconds until first content is due, as llm-d writes it",
+    headers.LLM_D_SLO_TPOT_MS: "milliseconds for each token; feeds predictions alone",
+    headers.STAINLESS_READ_TIMEOUT: "how long OpenAI's client waits: an upper bound",
+    headers.SAVE_DATA: "the caller spares data",
+    headers.CLIENT_NETWORK: "how the caller is connected",
+    headers.CLIENT_BATTERY: "how full the caller's battery is",
+    headers.EFFECTIVE_TYPE: "how fast the caller's connection is, as browsers say it",
+    headers.TRACEPARENT: "the caller's trace: linked, or the parent where `telemetry.trust_inbound_trace` says so",
+    headers.AUTHORIZATION: "the caller's key",
+    headers.ON_DISCONNECT: "`finish` has the request answered although its caller hangs up",
+    headers.LAST_EVENT_ID: "from where a kept stream is resumed",
+    headers.IDEMPOTENCY_KEY: "the same request sent again is answered once",
+}
+
+ANSWER_HEADERS: Mapping[str, str] = {
+    headers.REQUEST_ID: "id of the request in records, traces and logs",
+    headers.TARGET: "the target that answered",
+    headers.REASON: "why it was asked, or which one it stands in for; of an error, why nobody was",
+    headers.DECISION: "digest of everything that the decision was made from",
+    headers.POLICY: "the policy that decided, its digest and version, and its arm where it is on trial",
+    headers.LABEL: "the request's class, and the kinds of what was found in it",
+    headers.SCORES: "the request's three scores",
+    headers.SERVER_TIMING: "what each part of the way took, as browsers show it",
+    headers.RETRY_AFTER: "seconds after which asking again may help",
+}
+
+RUNTIME_HEADERS: Mapping[str, str] = {
+    headers.LATE: "`truncate` has the answer end in time for the budget",
+    headers.KEEP: "`prefix` lets keys and values of the prompt be kept on the disk",
+}
