@@ -15,6 +15,7 @@ from edge_runtime.generation.interruption import Interruption
 from edge_runtime.generation.occupancy import Occupancy
 from edge_runtime.generation.prefix_store import BLOCK, BlockShape, PrefixStore
 from edge_runtime.generation.scheduler import Scheduler
+from edge_runtime.generation.slots import Reuse
 from edge_runtime.generation.warm_up import warm_up, worthwhile_slots
 from inference_protocol.runtime_state import ServedModel
 from runtime_server.cpus import usable_cpus
@@ -123,7 +124,7 @@ def _load(
         occupancy=occupancy,
         speed=speed,
         clock=clock,
-        kept_tokens=(settings.kept_mib << 20) * BLOCK // graph.block_shape.nbytes,
+        reuse=Reuse((settings.kept_mib << 20) * BLOCK // graph.block_shape.nbytes, measured.checks_agree),
         drafter=Drafter() if drafts else None,
         prefixes=_open_prefixes(settings, admitted.manifest.digest, graph.block_shape),
     )

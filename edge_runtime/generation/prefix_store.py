@@ -84,8 +84,8 @@ class PrefixStore:
         self._writer.join()
 
     def find(self, salt: str, prompt: Sequence[int], begin: int) -> Cells | None:
-        """Return the block that begins at a place of a prompt; at least one token after it is left to be read."""
-        if begin % BLOCK or begin + BLOCK >= len(prompt):
+        """Return the block that begins at a place of a prompt; at least two tokens after it are left to be read."""
+        if begin % BLOCK or begin + BLOCK + 1 >= len(prompt):
             return None
         path = self._path(salt, prompt[: begin + BLOCK])
         try:

@@ -24,13 +24,14 @@ from edge_runtime.generation.graph import Graph
 from edge_runtime.generation.occupancy import Occupancy
 from edge_runtime.generation.prefix_store import PrefixStore
 from edge_runtime.generation.request import Request
-from edge_runtime.generation.slots import Slots
+from edge_runtime.generation.slots import Reuse, Slots
 from inference_protocol.engine_steps import EngineStep, StepKind
 from runtime_server.engine import RUN_FAILED, FinishReason, TokenEvent
 from runtime_server.speed_meter import SpeedMeter
 
 _logger = logging.getLogger(__name__)
 _STEPS_KEPT = 512
+_NO_REUSE = Reuse()
 
 News = list[tuple[Request, TokenEvent]]
 
@@ -50,7 +51,7 @@ class Scheduler:
         occupancy: Occupancy,
         speed: SpeedMeter,
         clock: Callable[[], float],
-        kept_tokens: int = 0,
+        reuse: Reuse = _NO_REUSE,
         drafter: Drafter | None = None,
         prefixes: PrefixStore | None = None,
     ) -> None:
@@ -62,7 +63,7 @@ class Scheduler:
             occupancy: Where requests are counted; `add` takes those that it admitted.
             speed: Where the steps' durations go.
             clock: Seconds, the same that deadlines are told in.
-            kept_tokens: Most tokens whose keys and values are kept after their request.
+            reuse: How what requests leave is used again.
             drafter: Makes drafts for a request that runs alone; `None` checks none.
             prefixes: Keys and values on the disk.
         """
@@ -75,7 +76,7 @@ class Scheduler:
         self._waiting: deque[Request] = deque()
         self._reading: Request | None = None
         self._running: list[Request] = []  # the index is the slot
-        self._slots = Slots(graph, kept_tokens=kept_tokens)
+        self._slots = Slots(graph, reuse)
         self.drafter = drafter if graph.can_verify else None
         self._prefixes = prefixes
         self._steps: deque[EngineStep] = deque(maxlen=_STEPS_KEPT)
@@ -158,7 +159,7 @@ class Scheduler:
             return False
         self._graph.put_keys_and_values(request.slot, request.length, found)
         count = found.shape[3]
-        self._slots.feed(request.slot, request.job.prompt[request.length : request.length + count])
+        self._slots.read(request.slot, request.job.prompt[request.length : request.length + count])
         request.reuse(count)
         self._occupancy.read(count)
         self._note(StepKind.RESTORE, began, [request], count)
@@ -166,14 +167,16 @@ class Scheduler:
 
     def _read(self, request: Request) -> News:
         assert request.slot is not None
-        tokens = request.job.prompt[request.length : request.length + self._chunk]
+        # Never one token alone, unless it is the whole prompt: its last bits would hang on where the prompt was cut.
+        count = self._chunk - (request.unread == self._chunk + 1)
+        tokens = request.job.prompt[request.length : request.length + count]
         began = self._clock()
         try:
             logits = self._graph.read(request.slot, tokens, request.length, request.wanted(len(tokens)))
         except GraphRunFailed as error:
             return [self._end(request, _failure(error))]
         now = self._clock()
-        self._slots.feed(request.slot, tokens)
+        self._slots.read(request.slot, tokens)
         request.read(len(tokens), logits)
         self._occupancy.read(len(tokens))
         if 2 * len(tokens) > self._chunk:
@@ -211,7 +214,7 @@ class Scheduler:
     def _feed(self, row: Request) -> None:
         """Take note that the newest token of a running request stands in its slot."""
         assert row.slot is not None
-        self._slots.feed(row.slot, (row.last_token,))
+        self._slots.append(row.slot, row.last_token)
         row.length += 1
 
     def _keep_on_disk(self, request: Request) -> None:
@@ -240,7 +243,9 @@ class Scheduler:
             return None
         request = self._waiting.popleft()
         job = request.job
-        most = 0 if job.prompt_logprobs else len(job.prompt) - 1  # the last one's logits are wanted
+        most = (
+            0 if job.prompt_logprobs else max(0, len(job.prompt) - 2)
+        )  # two are read: the last one's logits are wanted
         request.slot, shared = self._slots.claim(len(self._running), job.cache_salt, job.prompt, most)
         request.moments.started = self._clock()
         self._occupancy.start()

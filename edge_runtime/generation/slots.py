@@ -37,27 +37,36 @@ class Cells(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """How what requests leave is used again.
+
+    Attributes:
+        kept_tokens: Most tokens to keep of requests that have ended; beyond it the oldest are given back.
+        shares_answers: Whether prompts may take over what answers left: it must be what reading would have left.
+    """
+
+    kept_tokens: int = 0
+    shares_answers: bool = True
+
+
 @dataclass(slots=True)
 class _Held:
-    """Tokens, the salt that they may be shared within, and when they were last used, in claims."""
+    """Tokens, how many of them were read as a prompt, the salt that they may be shared within, and their last claim."""
 
     salt: str = ""
     tokens: array[int] = field(default_factory=lambda: array("q"))
+    read: int = 0
     used: int = 0
 
 
 class Slots:
     """Keeps count of tokens by slot. For the engine's thread only."""
 
-    def __init__(self, cells: Cells, *, kept_tokens: int) -> None:
-        """Begin with empty slots.
-
-        Args:
-            cells: Their memory.
-            kept_tokens: Most tokens to keep of requests that have ended; beyond it the oldest are given back.
-        """
+    def __init__(self, cells: Cells, reuse: Reuse) -> None:
+        """Begin with empty slots."""
         self._cells = cells
-        self._kept_tokens = kept_tokens
+        self._reuse = reuse
         self._held = [_Held() for _ in range(cells.slots)]
         self._claims = 0
 
@@ -86,12 +95,18 @@ class Slots:
                 self._cells.copy(source, slot, shared)
             self._held[slot] = _Held(salt, self._held[source].tokens[:shared])
         self._held[slot].salt = salt
+        self._held[slot].read = shared
         self._held[slot].used = self._claims
         return slot, shared
 
-    def feed(self, slot: int, tokens: Sequence[int]) -> None:
-        """Take note that tokens stand in a slot, after those that it held."""
+    def read(self, slot: int, tokens: Sequence[int]) -> None:
+        """Take note that tokens of a prompt stand in a slot, after those that it held."""
         self._held[slot].tokens.extend(tokens)
+        self._held[slot].read += len(tokens)
+
+    def append(self, slot: int, token: int) -> None:
+        """Take note that a token that was generated stands in a slot, after those that it held."""
+        self._held[slot].tokens.append(token)
 
     def exchange(self, one: int, other: int) -> None:
         """Let two slots change places."""
@@ -103,7 +118,7 @@ class Slots:
     def trim(self, free: Iterable[int]) -> None:
         """Give back the oldest of the slots that nobody owns, until little enough is kept in them."""
         kept = sorted(free, key=lambda slot: self._held[slot].used)
-        excess = sum(len(self._held[slot].tokens) for slot in kept) - self._kept_tokens
+        excess = sum(len(self._held[slot].tokens) for slot in kept) - self._reuse.kept_tokens
         for slot in kept:
             if excess <= 0:
                 return
@@ -119,7 +134,8 @@ class Slots:
     def _longest_shared(self, salt: str, prompt: NDArray[np.int64]) -> tuple[int, int]:
         source, longest = 0, 0
         for slot, held in enumerate(self._held):
-            shared = _shared(np.array(held.tokens, np.int64), prompt) if held.salt == salt else 0
+            tokens = held.tokens if self._reuse.shares_answers else held.tokens[: held.read]
+            shared = _shared(np.array(tokens, np.int64), prompt) if held.salt == salt else 0
             if shared > longest:
                 source, longest = slot, shared
         return source, longest - longest % BLOCK

@@ -186,7 +186,7 @@ def bench(tiny_model: Callable[..., Path]) -> Callable[..., Bench]:
         ms_per_prompt_token: float = 0.0,
         **more: object,
     ) -> Bench:
-        of_scheduler = {key: more.pop(key) for key in ("kept_tokens", "drafter", "prefixes") if key in more}
+        of_scheduler = {key: more.pop(key) for key in ("reuse", "drafter", "prefixes") if key in more}
         folder = tiny_model(name, **more)
         graph = DecoderGraph(folder, read_genai_config(folder), slots=slots, window=512, threads=1)
         return Bench(graph, chunk, ms_per_prompt_token, of_scheduler)

@@ -136,3 +136,16 @@ async def test_an_idle_engine_costs_no_processor_time(edge_model, ask):
         await asyncio.sleep(1)
         share = (time.process_time() - cpu) / (time.monotonic() - wall)
         assert share < 0.02
+
+
+async def test_a_prompt_that_is_held_gives_the_very_answer_that_it_gave_new(edge_model, ask):
+    opening = "The keeper of the lighthouse counted ships for thirty years, and wrote down each of them. " * 3
+    turns = [ask(f"{opening}{end}", 40) for end in ("What did he count?", "Who counted, and for how long?", "Why?")]
+    async with running(edge_model, slots=2, kept_mib=0) as engine:
+        new = [await read(engine.submit(turn)) for turn in turns]
+    async with running(edge_model, slots=2) as engine:
+        generations = []
+        for turn in [*turns, *turns]:
+            generations.append((engine.submit(turn), turn))
+            assert await read(generations[-1][0]) == new[turns.index(turn)]
+        assert all(generation.cached_tokens >= 48 for generation, _ in generations[1:])

@@ -3,7 +3,7 @@ import random
 import pytest
 
 from edge_runtime.generation.occupancy import Counts
-from edge_runtime.generation.slots import BLOCK
+from edge_runtime.generation.slots import BLOCK, Reuse
 
 POISON = 63
 
@@ -13,7 +13,7 @@ def read_tokens(house):
 
 
 def test_a_prompt_that_begins_like_one_before_is_read_from_where_they_part(bench, job):
-    house = bench(kept_tokens=1000)
+    house = bench(reuse=Reuse(1000))
     first = list(range(1, 51))
     house.add(job(first))
     house.finish()
@@ -28,7 +28,7 @@ def test_a_prompt_that_begins_like_one_before_is_read_from_where_they_part(bench
 
 
 def test_a_conversation_goes_on_from_its_own_answer(bench, job):
-    house = bench(kept_tokens=1000)
+    house = bench(reuse=Reuse(1000))
     prompt = list(range(1, 31))
     first = house.add(job(prompt, 20))
     house.finish()
@@ -39,8 +39,26 @@ def test_a_conversation_goes_on_from_its_own_answer(bench, job):
     assert house.said[second] == house.alone(job(longer))
 
 
+def test_an_answer_is_read_anew_where_generating_leaves_something_else_than_reading(bench, job):
+    house = bench(reuse=Reuse(1000, shares_answers=False))
+    first = house.add(job(range(30), 20))
+    house.finish()
+    second = house.add(job([*range(30), *house.said[first], 5, 6]))
+    house.finish()
+    assert second.cached == 16
+
+
+@pytest.mark.parametrize("tokens", [2, 9, 17, 18, 33])
+def test_no_token_is_read_alone_wherever_a_prompt_is_cut(bench, job, tokens):
+    house = bench(reuse=Reuse(1000))
+    for _ in range(2):
+        house.add(job(range(tokens), 1))
+        house.finish()
+    assert all(count > 1 for kind, *_, count in house.runs if kind == "prefill")
+
+
 def test_the_same_prompt_twice_still_has_its_last_token_read(bench, job):
-    house = bench(kept_tokens=1000)
+    house = bench(reuse=Reuse(1000))
     prompt = range(32)
     one = house.add(job(prompt))
     house.finish()
@@ -51,7 +69,7 @@ def test_the_same_prompt_twice_still_has_its_last_token_read(bench, job):
 
 
 def test_a_running_request_shares_what_it_has_read(bench, job):
-    house = bench(kept_tokens=0)
+    house = bench(reuse=Reuse(0))
     long = house.add(job(range(40), 60))
     while not house.said[long]:
         house.step()
@@ -64,7 +82,7 @@ def test_a_running_request_shares_what_it_has_read(bench, job):
 
 def test_nothing_is_shared_between_salts_whatever_comes_and_goes(bench, job):
     chance = random.Random(3)
-    house, solo = bench(slots=4, kept_tokens=10_000), bench("solo")
+    house, solo = bench(slots=4, reuse=Reuse(10_000)), bench("solo")
     read = {"a": [], "b": [], "": []}
     for _ in range(150):
         salt = chance.choice(list(read))
@@ -80,7 +98,7 @@ def test_nothing_is_shared_between_salts_whatever_comes_and_goes(bench, job):
 
 
 def test_one_salts_prompt_is_read_anew_under_another(bench, job):
-    house = bench(kept_tokens=1000)
+    house = bench(reuse=Reuse(1000))
     house.add(job(range(40), cache_salt="one"))
     house.finish()
     other = house.add(job(range(40), cache_salt="other"))
@@ -90,7 +108,7 @@ def test_one_salts_prompt_is_read_anew_under_another(bench, job):
 
 @pytest.mark.parametrize(("kept", "cached"), [(0, 0), (39, 0), (100, 32)])
 def test_no_more_is_kept_than_may_be(bench, job, kept, cached):
-    house = bench(kept_tokens=kept)
+    house = bench(reuse=Reuse(kept))
     house.add(job(range(40), 1))
     house.finish()
     assert (("release", 0) in house.runs) == (cached == 0)
@@ -100,14 +118,14 @@ def test_no_more_is_kept_than_may_be(bench, job, kept, cached):
 
 
 def test_memory_of_a_slot_that_is_given_back_reads_as_zeros(bench, job):
-    house = bench(kept_tokens=0)
+    house = bench(reuse=Reuse(0))
     house.add(job(range(40), 1))
     house.finish()
     assert not house.graph.keys_and_values(0, 0, 40).any()
 
 
 def test_the_prompts_own_log_probabilities_are_worked_out_from_its_beginning(bench, job):
-    house = bench(kept_tokens=1000, pruned=False)
+    house = bench(reuse=Reuse(1000), pruned=False)
     house.add(job(range(40), 1))
     house.finish()
     asking = house.add(job(range(40), 1, prompt_logprobs=True, logprobs=0))

@@ -46,12 +46,13 @@ def test_a_prompt_is_found_after_a_restart_block_by_block(store):
     assert again.find("salt", PROMPT, 5) is None
 
 
-def test_the_last_token_is_always_left_to_be_read(store):
+def test_two_tokens_are_always_left_to_be_read(store):
     kept = store()
     kept.keep("", PROMPT[: 2 * BLOCK], cells)
     kept.close()
     assert store().find("", PROMPT[: 2 * BLOCK], BLOCK) is None
-    assert store().find("", PROMPT[: 2 * BLOCK + 1], BLOCK) is not None
+    assert store().find("", PROMPT[: 2 * BLOCK + 1], BLOCK) is None
+    assert store().find("", PROMPT[: 2 * BLOCK + 2], BLOCK) is not None
 
 
 def test_nothing_is_found_under_another_salt_model_or_beginning(store):
@@ -67,7 +68,7 @@ def test_nothing_is_found_under_another_salt_model_or_beginning(store):
 @pytest.mark.parametrize("damage", ["a bit", "cut", "empty"])
 def test_a_damaged_block_is_thrown_away(store, tmp_path, damage):
     kept = store()
-    kept.keep("", PROMPT[: BLOCK + 1], cells)
+    kept.keep("", PROMPT[: BLOCK + 2], cells)
     kept.close()
     [path] = files(tmp_path)
     raw = bytearray(path.read_bytes())
@@ -78,7 +79,7 @@ def test_a_damaged_block_is_thrown_away(store, tmp_path, damage):
 
 
 def test_the_least_recently_used_go_first(store, tmp_path):
-    prompts = [tuple(range(at, at + BLOCK + 1)) for at in range(3)]
+    prompts = [tuple(range(at, at + BLOCK + 2)) for at in range(3)]
     for at, prompt in enumerate(prompts):
         kept = store(blocks=2)
         if at == 2:
