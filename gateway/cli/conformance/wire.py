@@ -226,12 +226,12 @@ class Gateway:
             with ssl.create_default_context().wrap_socket(plain, server_hostname=host) as wrapped:
                 yield Connection(wrapped, self.patience_s)
 
-    def head(self, method: str, path: str, *lines: str, version: str = "1.1", key: str | None = None) -> bytes:
-        """The bytes of a head; `lines` are its further fields, `key` stands in for the gateway's."""
+    def head(self, method: str, path: str, *lines: str) -> bytes:
+        """The bytes of a head; `lines` are its further fields."""
         parts = urlsplit(self.url)
-        fields = [f"{method} {parts.path}{path} HTTP/{version}", f"host: {parts.netloc}", *lines]
-        if (shown := key or self.key) is not None:
-            fields.append(f"authorization: Bearer {shown}")
+        fields = [f"{method} {parts.path}{path} HTTP/1.1", f"host: {parts.netloc}", *lines]
+        if self.key is not None:
+            fields.append(f"authorization: Bearer {self.key}")
         return "\r\n".join([*fields, "", ""]).encode("latin-1")
 
     def chat(self, *lines: str) -> bytes:
