@@ -127,8 +127,9 @@ def _held(held: Held) -> dict[str, Any]:
         **_version(judged.version),
         "replaces": held.replaces,
         "place": held.offer.place,
+        "share": held.offer.share,
         "by": held.offer.by.who,
-        "signed_by": sorted(judged.candidate.people),
+        "signed_by": list(held.signed_by),
         "missing": judged.missing,
         "looser": [
             {"words": one.words, "target": one.target, "class": one.data_class, "example": one.example}

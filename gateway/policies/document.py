@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -74,16 +76,28 @@ def read_document(source: str) -> Document:
         raise PolicyError(source, 1, 1, f"cannot be read: {exc.strerror}") from None
 
 
+def read_again(source: str) -> Document:
+    """Read what is read time and again: a pipe would be waited for, and gives nothing the second time.
+
+    Raises:
+        PolicyError: It cannot be read, or is a pipe.
+    """
+    with contextlib.suppress(OSError):  # then reading says what is wrong
+        if source not in builtin_names() and stat.S_ISFIFO(Path(source).stat().st_mode):
+            raise PolicyError(source, 1, 1, "cannot be read: it is a pipe; name a file")
+    return read_document(source)
+
+
 def read_settled_document(source: str, pause: Callable[[float], object] = time.sleep) -> Document:
     """Read until two reads, with a pause between them, give the same: what is just being written is no policy yet.
 
     Raises:
         PolicyError: It cannot be read, or does not stay the same.
     """
-    before = read_document(source)
+    before = read_again(source)
     for _ in range(_TRIES):
         pause(_BETWEEN_READS_S)
-        found = read_document(source)
+        found = read_again(source)
         if found.sha256 == before.sha256:
             return found
         before = found

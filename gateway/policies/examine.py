@@ -65,14 +65,14 @@ class Candidate:
     warnings: tuple[str, ...] = ()
 
 
-def examine(document: Document, demands: Demands, prover: Prover, now_s: float) -> Candidate:
+def examine(document: Document, demands: Demands, prover: Prover, now_s: float | None) -> Candidate:
     """Read a document, prove its invariants, run its tests, join it with the settings, check who signed it.
 
     Args:
         document: What was read.
         demands: Of this installation.
         prover: Remembers what it has proved.
-        now_s: Seconds since the epoch, for what expires.
+        now_s: Seconds since the epoch, for what expires; `None` for what is in force already.
 
     Raises:
         PolicyError: Something is wrong with it; with file, line and column.
@@ -81,7 +81,7 @@ def examine(document: Document, demands: Demands, prover: Prover, now_s: float) 
     people = demands.approvers.who_signed(bundle.envelope) if bundle is not None else frozenset()
     if demands.signed and not people:
         raise _unsigned(document, bundle)
-    if bundle is not None:
+    if bundle is not None and now_s is not None:
         bundle.refuse_expired(document.origin, now_s)
     loaded = load_text(bundle.policy if bundle is not None else document.text, document.origin, prover)
     if bundle is not None and bundle.manifest.name != loaded.policy.name:

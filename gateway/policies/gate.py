@@ -87,13 +87,16 @@ class Gate:
         }
         self._write(entry.model_copy(update=details), in_force)
 
-    def note_end(self, event: Event, version: Version, by: By, in_force: InForce) -> None:
-        """Write down that a trial is over.
+    def note(
+        self, event: Event, version: Version, by: By, in_force: InForce, people: frozenset[str] = frozenset()
+    ) -> None:
+        """Write down that a trial is over, or that people have signed.
 
         Raises:
             OSError: That cannot be written.
         """
-        self._write(self._entry(event, version, by), in_force)
+        entry = self._entry(event, version, by)
+        self._write(entry.model_copy(update={"people": tuple(sorted(people))}), in_force)
 
     def _refuse_old(self, candidate: Candidate) -> None:
         """An old bundle, whoever has signed it, may not come back by itself in the place of a newer one."""

@@ -47,6 +47,11 @@ class Held:
     since: float
     file_sha256: str | None
 
+    @property
+    def signed_by(self) -> tuple[str, ...]:
+        """Who has signed, in the order of their names."""
+        return tuple(sorted(self.judged.candidate.people))
+
     @staticmethod
     def new_id() -> str:
         """An id that was never used."""

@@ -17,7 +17,7 @@ class Loosening:
 
     Attributes:
         words: It in a line, for a person.
-        target: Who may answer that might not before; `None` where it is about how data is handled, or could not be told.
+        target: Who may answer that might not before; `None` where it is about how data is handled, or is unknown.
         data_class: Of the requests that are concerned.
         example: The smallest such request: headers, body and caller, to be pasted into `tidegate policy explain`.
     """

@@ -35,6 +35,7 @@ class Offer:
 
     Attributes:
         signed: Whether it must bear the signatures that this installation asks for.
+        share: For whom a canary is to decide, in words: whoever signs it signs that.
         fresh: Whether it comes from outside to be acted on, and not from the versions that were kept: then a bundle
             must be newer than all before it, and no text may look cut off.
     """
@@ -45,6 +46,7 @@ class Offer:
     placing: Placing
     signed: bool = True
     fresh: bool = True
+    share: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,13 @@ class Change:
         number: Of its version.
         looser: In what it is looser than the stable one before.
         warnings: Of rules that cannot matter, and of targets that it says nothing of.
+        signed_by: Who has signed what waits.
+        missing: How many more must.
     """
 
     became: Literal["in_force", "canary", "shadow", "unchanged", "held"]
     number: int
     looser: tuple[Loosening, ...] = ()
     warnings: tuple[str, ...] = ()
+    signed_by: tuple[str, ...] = ()
+    missing: int = 0

@@ -22,7 +22,7 @@ _JOURNAL, _OBJECTS, _TRIAL = "journal.jsonl", "objects", "trials.json"
 # So many versions can be gone back to.
 KEPT = 200
 
-Event = Literal["in_force", "held", "canary", "canary_ended", "shadow", "shadow_ended"]
+Event = Literal["in_force", "held", "signed", "canary", "canary_ended", "shadow", "shadow_ended"]
 
 
 class Entry(BaseModel):
@@ -106,11 +106,14 @@ class VersionStore:
         """
         self._folder = folder
         (folder / _OBJECTS).mkdir(mode=0o700, parents=True, exist_ok=True)
+        # By sha256, those in force most recently last: clocks are set back, the journal is not.
         self._latest: dict[str, Entry] = {}
+        self._newest_bundles: dict[str, Entry] = {}
         self._last: Entry | None = None
         self._highest = 0
         for entry in self._read():
             self._note(entry)
+        self._forget_the_oldest()
 
     @property
     def last_in_force(self) -> Entry | None:
@@ -122,6 +125,16 @@ class VersionStore:
         """The latest entry of each version that was ever in force, oldest number first."""
         return sorted((e for e in self._latest.values() if e.event == "in_force"), key=lambda entry: entry.number)
 
+    def in_force_before(self, number: int) -> Entry | None:
+        """Return the entry of the version that was in force most recently, beside that one."""
+        past = (e for e in reversed(self._latest.values()) if e.event == "in_force" and e.number != number)
+        return next(past, None)
+
+    def signers(self, sha256: str) -> tuple[str, ...]:
+        """Return whose signatures allowed a document when it was admitted last, as whatever it was."""
+        admitted = (e for e in reversed(self.history()) if e.sha256 == sha256 and e.event in {"in_force", "canary"})
+        return next((entry.people for entry in admitted), ())
+
     def history(self) -> list[Entry]:
         """The whole journal, oldest first."""
         return list(self._read())
@@ -132,9 +145,8 @@ class VersionStore:
         return known.number if known is not None else self._highest + 1
 
     def newest_bundle(self, name: str) -> Entry | None:
-        """Return the entry of the bundle of that name with the highest version that was in force."""
-        bundles = [entry for entry in self.versions if entry.name == name and entry.bundle_version is not None]
-        return max(bundles, key=lambda entry: entry.bundle_version or 0, default=None)
+        """Return the entry of the bundle of that name with the highest version that was ever in force."""
+        return self._newest_bundles.get(name)
 
     def keep(self, document: Document) -> None:
         """Keep a document, if it is not there.
@@ -207,17 +219,22 @@ class VersionStore:
 
     def _note(self, entry: Entry) -> None:
         self._highest = max(self._highest, entry.number)
-        known = self._latest.get(entry.sha256)
-        if entry.event == "in_force":
-            self._last = entry
-        if entry.event == "in_force" or known is None:
-            self._latest[entry.sha256] = entry
+        if entry.event != "in_force":
+            self._latest.setdefault(entry.sha256, entry)
+            return
+        self._last = entry
+        self._latest.pop(entry.sha256, None)
+        self._latest[entry.sha256] = entry
+        newest = self._newest_bundles.get(entry.name)
+        if entry.bundle_version is not None and (
+            newest is None or entry.bundle_version >= (newest.bundle_version or 0)
+        ):
+            self._newest_bundles[entry.name] = entry
 
     def _forget_the_oldest(self) -> None:
         """Remove what nobody can go back to any more: of the versions in force longest ago, their texts."""
         while len(self._latest) > KEPT:
-            others = (entry for entry in self._latest.values() if entry is not self._last)
-            oldest = min(others, key=lambda entry: entry.time)
+            oldest = next(entry for entry in self._latest.values() if entry is not self._last)
             del self._latest[oldest.sha256]
             (self._folder / _OBJECTS / oldest.sha256).unlink(missing_ok=True)
 

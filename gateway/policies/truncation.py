@@ -17,7 +17,7 @@ def refuse_cut_off(before: LoadedPolicy | None, after: LoadedPolicy, *, looser: 
         PolicyError: It does.
     """
     text = after.source.text
-    if before is None or _says_where_it_ends(text):
+    if before is None or after.source.bracketed:
         return
     last = text.count("\n") + 1
     if text.strip() != before.source.text.strip() and before.source.text.startswith(text.rstrip()):
@@ -27,7 +27,3 @@ def refuse_cut_off(before: LoadedPolicy | None, after: LoadedPolicy, *, looser: 
         sections = ", ".join(f"`{section}`" for section in lost)
         message = f"it is looser than the policy in force and lacks its {sections}, so it may have been cut off{_HOW}"
         raise PolicyError(after.origin, last, 1, message)
-
-
-def _says_where_it_ends(text: str) -> bool:
-    return any(line.rstrip() == "---" for line in text.splitlines())

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 
-from gateway.policies.document import read_document
+from gateway.policies.document import read_again
 from gateway.policies.offers import By
 from gateway.policies.rollout import Rollout
 from routing_policies.policy.errors import PolicyError
@@ -72,6 +72,6 @@ class PolicyWatch:
 def _fingerprint(source: str) -> str:
     """What the file holds, or why that cannot be told."""
     try:
-        return read_document(source).sha256
+        return read_again(source).sha256
     except PolicyError as exc:
         return str(exc)

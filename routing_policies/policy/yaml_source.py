@@ -59,6 +59,7 @@ class Source:
         value: Mappings, lists and scalars.
         values: Path of a value to its place.
         keys: Path of a value to the place of its key.
+        bracketed: Whether it says where it begins and ends, by `---` and `...`.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Source:
     value: Any
     values: Mapping[Path, Place]
     keys: Mapping[Path, Place]
+    bracketed: bool = False
 
     def error(self, path: Path, message: str, *, at_key: bool = False) -> PolicyError:
         """Make an error that points at a path, or at the nearest one around it that exists."""
@@ -111,7 +113,7 @@ def read(text: str, name: str, kind: Kind = "policy") -> Source:
     if not isinstance(root, yaml.MappingNode):
         raise PolicyError(name, 1, 1, _NO_MAPPING[kind])
     value = reader.take(root, ())
-    return Source(name, text, value, reader.values, reader.keys)
+    return Source(name, text, value, reader.values, reader.keys, reader.bracketed)
 
 
 @dataclass(slots=True)
@@ -120,18 +122,21 @@ class _Reader:
     kind: Kind
     values: dict[Path, Place] = field(default_factory=dict)
     keys: dict[Path, Place] = field(default_factory=dict)
+    bracketed: bool = False
 
     def compose(self, text: str) -> yaml.Node | None:
         """Compose the one document, after a look at its events: composing would follow aliases and recurse."""
         depth = 0
         documents = 0
-        bracketed = False
         for event in yaml.parse(text, Loader=yaml.BaseLoader):
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
-                bracketed = bool(event.explicit) and documents == 1  # more than one are refused below
+                self.bracketed = bool(event.explicit) and documents == 1  # more than one are refused below
             elif (
-                isinstance(event, yaml.DocumentEndEvent) and bracketed and not event.explicit and self.kind == "policy"
+                isinstance(event, yaml.DocumentEndEvent)
+                and self.bracketed
+                and not event.explicit
+                and self.kind == "policy"
             ):
                 message = "it begins with `---` and does not end with `...`: it was cut off, or that line is missing"
                 raise self._refuse(event.end_mark, message)

@@ -57,7 +57,7 @@ def say_change(change: dict[str, Any]) -> None:
         "canary": "is on trial as the canary",
         "shadow": "is on trial as the shadow",
         "unchanged": "is in force already",
-        "held": "is looser than the one in force, and waits for signatures: `tidegate policy approve`",
+        "held": "is looser than the one in force, and waits for",
         "ended": "",
     }
     if change["became"] == "ended":
@@ -67,4 +67,12 @@ def say_change(change: dict[str, Any]) -> None:
         typer.echo(f"warning: {warning}")
     for one in change["looser"]:
         typer.secho(f"looser: {one['words']}", fg=typer.colors.YELLOW)
-    typer.echo(f"version {change['version']} {words[change['became']]}")
+    waits = f" {in_words(change)}: `tidegate policy approve`" if change["became"] == "held" else ""
+    typer.echo(f"version {change['version']} {words[change['became']]}{waits}")
+
+
+def in_words(waiting: dict[str, Any]) -> str:
+    """Who must sign yet, and who has."""
+    missing = waiting["missing"]
+    signatures = "the signature of 1 more person" if missing == 1 else f"signatures of {missing} people"
+    return signatures + (f", signed by {', '.join(waiting['signed_by'])}" if waiting["signed_by"] else "")

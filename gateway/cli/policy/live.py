@@ -10,7 +10,7 @@ from rich.table import Table
 
 from gateway.admin import paths
 from gateway.cli.options import JsonOption, SettingsOption
-from gateway.cli.policy.admin_client import AdminClient, AdminUrlOption, WhyOption, say_change
+from gateway.cli.policy.admin_client import AdminClient, AdminUrlOption, WhyOption, in_words, say_change
 from gateway.cli.policy.common import end, say_json
 
 
@@ -37,8 +37,10 @@ def versions(as_json: JsonOption = False, settings_file: SettingsOption = None, 
         mark = "*" if entry["number"] == found["in_force"] else " "
         by = ", ".join([entry["who"], *(f"signed by {person}" for person in entry["people"])])
         name = f"{entry['name']}@{entry['digest'][:12]}{' (looser)' if entry['looser'] else ''}"
-        table.add_row(f"{mark}{entry['number']}", name, entry["time"], by, entry["why"])
-    Console(highlight=False).print(table)
+        at = f"{entry['time'][:19].replace('T', ' ')} UTC"
+        table.add_row(f"{mark}{entry['number']}", name, at, by, entry["why"])
+    # One line each, also where it is piped: a reader's pager wraps better than a table does.
+    Console(highlight=False, width=max(200, Console().width), soft_wrap=True).print(table)
 
 
 def reload(
@@ -85,13 +87,14 @@ def _say_status(found: dict[str, Any]) -> None:
     if shadow is not None:
         typer.echo(f"shadow     {_version(shadow)}, for {shadow['percent']:g} %")
     if held is not None:
-        signed = ", ".join(held["signed_by"]) or "nobody"
-        typer.echo(f"waiting    {_version(held)}, signed by {signed}; {held['missing']} more must sign")
+        canary = f" as a canary for {held['share']}" if held["place"] == "canary" else ""
+        typer.echo(f"waiting    {_version(held)}{canary}, for {in_words(held)}")
         for one in held["looser"]:
             typer.secho(f"looser     {one['words']}", fg=typer.colors.YELLOW)
     change = found["last_change"]
     for one in change["looser"] if change is not None else ():
-        typer.secho(f"the last change is looser: {one['words']}", fg=typer.colors.YELLOW)
+        what = "what came into force last" if change["became"] == "in_force" else f"the {change['became']}"
+        typer.secho(f"looser     {what}: {one['words']}", fg=typer.colors.YELLOW)
 
 
 def _version(found: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ import typer
 
 from gateway.admin import paths
 from gateway.cli.options import JsonOption, SettingsOption
-from gateway.cli.policy.admin_client import AdminClient, AdminUrlOption, WhyOption, say_change
+from gateway.cli.policy.admin_client import AdminClient, AdminUrlOption, WhyOption, in_words, say_change
 from gateway.cli.policy.common import end, policy_or_exit, say_json, unreadable
 from gateway.policies.bundle import Bundle, read_bundle, signatures_as_json
 from gateway.policies.document import read_document
@@ -67,7 +67,8 @@ def sign(
     signed = found.signed(_key(key))
     _write(file, signed)
     count = len(signed.envelope.signatures)
-    typer.echo(f"{file}: {signed.manifest.name}, version {signed.manifest.version}, now with {count} signatures")
+    signatures = "1 signature" if count == 1 else f"{count} signatures"
+    typer.echo(f"{file}: {signed.manifest.name}, version {signed.manifest.version}, now with {signatures}")
 
 
 def approve(
@@ -84,7 +85,9 @@ def approve(
     if held is None:
         unreadable("no policy waits for a signature")
     if not as_json:
-        typer.echo(f"{held['name']}@{held['digest'][:12]}, version {held['version']}, offered by {held['by']}")
+        place = f"as a canary for {held['share']}, " if held["place"] == "canary" else ""
+        name = f"{held['name']}@{held['digest'][:12]}, version {held['version']}"
+        typer.echo(f"{name}, {place}offered by {held['by']}; it waits for {in_words(held)}")
         for one in held["looser"]:
             typer.secho(f"looser: {one['words']}", fg=typer.colors.YELLOW)
     if not yes:

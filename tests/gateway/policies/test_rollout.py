@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import tracemalloc
 from pathlib import Path
 
@@ -133,6 +134,51 @@ async def test_an_operator_goes_back_and_the_same_file_does_not_undo_it(site: Si
     assert clearance(site.start()) == "internal"
     # Whoever asks for the file gets it.
     assert (await rollout.reload(ME)).number == 2
+
+
+async def test_a_clock_that_was_set_back_does_not_change_which_version_was_before(site: Site) -> None:
+    rollout = site.start()
+    for word in ("public", "confidential"):
+        site.now -= 1_000_000
+        site.file.write_text(policy(word))
+        await rollout.reload(ME)
+
+    assert (await rollout.rollback(ME)).number == 2
+    assert clearance(rollout) == "public"
+
+
+async def test_a_pipe_in_the_place_of_the_file_is_refused_and_not_waited_for(site: Site) -> None:
+    rollout = site.start()
+    site.file.unlink()
+    os.mkfifo(site.file)
+
+    with pytest.raises(PolicyError, match="it is a pipe"):
+        await asyncio.wait_for(rollout.reload(ME), 5)
+    assert clearance(rollout) == "internal"
+
+
+async def test_a_line_in_a_text_that_looks_like_a_beginning_does_not_make_a_policy_whole(site: Site) -> None:
+    test = "tests:\n  - name: |\n      a\n      ---\n    expect: {eligible: [edge]}\n"
+    rule = "constraints: [{id: none, deny: [cloud]}]\n"
+    site.file.write_text(policy(more=test + rule))
+    rollout = site.start()
+    site.file.write_text(policy(more=test).replace("[edge]", "[edge, cloud]"))
+
+    with pytest.raises(PolicyError, match="lacks its `constraints`"):
+        await rollout.reload(ME)
+
+
+async def test_what_cannot_be_written_down_ends_no_trial(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    rollout = site.start()
+    await rollout.start_shadow(Document.of("s", policy("public").encode()), 100, ME)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(VersionStore, "append", full)
+    with pytest.raises(PolicyError, match="No space left on device; nothing has changed"):
+        await rollout.end_shadow(ME)
+    assert rollout.holder.in_force.shadow is not None
 
 
 async def test_a_version_that_is_not_there_is_refused_with_those_that_are(site: Site) -> None:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from gateway.policies import store
 from gateway.policies.bundle import Bundle, read_bundle
 from gateway.policies.document import Document
 from gateway.policies.examine import Approvers, Demands
 from gateway.policies.held import approval
 from gateway.policies.holder import StickyBy
+from gateway.policies.offers import By
 from gateway.policies.rollout import Rollout
 from inference_protocol.errors import InvalidRequest
 from routing_policies.policy.errors import PolicyError
 from serving.signatures import Envelope, PrivateKey
-from tests.support.policy_site import ME, Site, clearance, policy
+from tests.support.policy_site import DEMANDS, ME, Site, clearance, policy
 
 ADA, BEN, EVE = PrivateKey.make(), PrivateKey.make(), PrivateKey.make()
 ADAS_OTHER = PrivateKey.make()
@@ -57,10 +59,12 @@ async def test_a_looser_policy_waits_until_two_different_people_have_signed(site
 
     assert (await rollout.reload(ME)).became == "held"
     assert clearance(rollout) == "public"
-    assert (await rollout.approve(ADA.sign(waiting(rollout)))).became == "held"
-    assert (await rollout.approve(ADAS_OTHER.sign(waiting(rollout)))).became == "held", "the same person's other key"
+    assert (await rollout.approve(ADA.sign(waiting(rollout)), ME)).became == "held"
+    assert (await rollout.approve(ADAS_OTHER.sign(waiting(rollout)), ME)).became == "held", (
+        "the same person's other key"
+    )
     assert (await rollout.reload(ME)).became == "held", "it goes on waiting with what was signed"
-    change = await rollout.approve(BEN.sign(waiting(rollout)))
+    change = await rollout.approve(BEN.sign(waiting(rollout)), ME)
 
     assert change.became == "in_force"
     assert clearance(rollout) == "internal"
@@ -94,7 +98,7 @@ async def test_a_stricter_policy_needs_nobody_else_and_ends_the_wait(site: Site)
     assert (await rollout.reload(ME)).became == "in_force"
 
     with pytest.raises(InvalidRequest, match="No policy waits"):
-        await rollout.approve(BEN.sign(statement))
+        await rollout.approve(BEN.sign(statement), ME)
 
 
 @pytest.mark.parametrize("fault", ["stranger", "another wait", "unsigned", "another kind"])
@@ -111,7 +115,7 @@ async def test_a_signature_that_does_not_count_leaves_it_waiting(site: Site, fau
     }[fault]
 
     with pytest.raises(InvalidRequest):
-        await rollout.approve(envelope)
+        await rollout.approve(envelope, ME)
     assert clearance(rollout) == "public"
     assert rollout.held is not None
 
@@ -137,10 +141,99 @@ async def test_a_looser_canary_waits_and_a_shadow_does_not(site: Site) -> None:
     assert (await rollout.start_shadow(looser, 100, ME)).became == "shadow"
     assert (await rollout.start_canary(looser, 10, StickyBy.TENANT, ME)).became == "held"
     assert rollout.holder.in_force.canary is None
-    await rollout.approve(ADA.sign(waiting(rollout)))
-    assert (await rollout.approve(BEN.sign(waiting(rollout)))).became == "canary"
+    await rollout.approve(ADA.sign(waiting(rollout)), ME)
+    assert (await rollout.approve(BEN.sign(waiting(rollout)), ME)).became == "canary"
     assert clearance(rollout) == "public"
     assert (await rollout.promote_canary(ME)).became == "in_force", "it was signed when it began"
+
+
+async def test_a_shadow_that_begins_meanwhile_leaves_the_wait_and_its_signatures(site: Site) -> None:
+    rollout = site.start(FOUR_EYES)
+    site.file.write_text(policy("internal"))
+    await rollout.reload(ME)
+    await rollout.approve(ADA.sign(waiting(rollout)), ME)
+
+    await rollout.start_shadow(Document.of("s", policy("restricted").encode()), 100, ME)
+
+    assert (await rollout.approve(BEN.sign(waiting(rollout)), ME)).became == "in_force"
+
+
+async def test_a_signature_under_a_small_canary_is_of_no_use_for_a_larger_one(site: Site) -> None:
+    rollout = site.start(FOUR_EYES)
+    looser = Document.of("c", policy("internal").encode())
+    await rollout.start_canary(looser, 1, StickyBy.TENANT, ME)
+    small = waiting(rollout)
+    assert (await rollout.approve(ADA.sign(small), ME)).missing == 1
+
+    change = await rollout.start_canary(looser, 100, StickyBy.TENANT, ME)
+
+    assert (change.became, change.missing, change.signed_by) == ("held", 2, ())
+    assert rollout.held is not None
+    assert rollout.held.offer.share == "100 % by tenant"
+    with pytest.raises(InvalidRequest, match="not the policy that waits now"):
+        await rollout.approve(BEN.sign(small), ME)
+
+
+async def test_the_journal_says_who_signed_and_why(site: Site) -> None:
+    rollout = site.start(FOUR_EYES)
+    site.file.write_text(policy("internal"))
+    await rollout.reload(ME)
+
+    change = await rollout.approve(ADA.sign(waiting(rollout)), By("ops", "the contract covers it"))
+
+    assert (change.signed_by, change.missing) == (("ada",), 1)
+    last = site.store.history()[-1]
+    assert (last.event, last.people, last.who, last.why) == ("signed", ("ada",), "ops", "the contract covers it")
+
+
+async def test_a_canary_that_nobody_signed_does_not_outlive_a_restart_that_asks_for_signatures(site: Site) -> None:
+    rollout = site.start()
+    await rollout.start_canary(Document.of("c", policy("internal").encode()), 10, StickyBy.TENANT, ME)
+    assert site.start().holder.in_force.canary is not None
+
+    assert site.start(FOUR_EYES).holder.in_force.canary is None
+
+    signed = site.start(FOUR_EYES)
+    await signed.start_canary(Document.of("c", bundle(policy("internal"), ADA, BEN)), 10, StickyBy.TENANT, ME)
+    assert site.start(FOUR_EYES).holder.in_force.canary is not None
+
+
+async def test_a_shadow_without_a_signature_outlives_a_restart(tmp_path: Path) -> None:
+    site = Site(tmp_path, now=CREATED.timestamp())
+    site.file.write_bytes(bundle(policy("public"), ADA))
+    await site.start(SIGNED).start_shadow(Document.of("s", policy("internal").encode()), 100, ME)
+
+    assert site.start(SIGNED).holder.in_force.shadow is not None
+
+
+def test_a_bundle_that_expires_while_it_is_in_force_stays_over_a_restart(tmp_path: Path) -> None:
+    site = Site(tmp_path, now=CREATED.timestamp())
+    site.file.write_bytes(bundle(policy(), ADA, expires=CREATED + timedelta(minutes=5)))
+    site.start(SIGNED)
+    site.now += 3600
+
+    rollout = site.start(SIGNED)
+
+    assert clearance(rollout) == "internal"
+    assert rollout.stale is None
+
+
+async def test_an_old_bundle_stays_out_however_many_other_policies_came_after_the_newest(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "KEPT", 3)
+    rollout = site.start()
+    old, new = bundle(policy("internal")), bundle(policy("public"), version=2)
+    others = [policy("public", more=f"# {number}\n").encode() for number in range(4)]
+    for content in (old, new, *others):
+        site.file.write_bytes(content)
+        await rollout.reload(ME)
+    site.file.write_bytes(old)
+
+    for running in (rollout, Rollout(rollout.holder, site.store, DEMANDS, str(site.file), wall=site.wall)):
+        with pytest.raises(PolicyError, match="version 1, and version 2 was in force"):
+            await running.reload(ME)
+        assert len(running.store.versions) == 3, "what was forgotten is not listed"
 
 
 async def test_a_restart_is_no_way_round_the_second_signature(site: Site) -> None:
