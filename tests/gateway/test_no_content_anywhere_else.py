@@ -22,8 +22,9 @@ from inference_protocol.runtime_state import RuntimeState
 from inference_protocol.text_parts import TextPart
 from routing_policies.policy.loader import load_text
 from routing_policies.signals.scanner import Scanner
+from routing_policies.snapshot import Health
 from tests.gateway.conftest import House, HouseFactory
-from tests.support.scripted_runtime import Answer, Received, ScriptedRuntime, event, says, state
+from tests.support.scripted_runtime import DONE_EVENT, Answer, Received, ScriptedRuntime, event, says, state
 from tests.support.waiting import until
 
 ASKED, ANSWERED = "cAnArYasked7e1", "cAnArYanswered4b2"
@@ -282,6 +283,59 @@ async def test_a_caller_who_hangs_up_leaves_nothing_behind(house: HouseFactory, 
             async for _ in response.aiter_bytes():
                 break
         await until(h.cloud.posts[0].gone.is_set)
+    assert sinks.holding(*CANARIES) == []
+
+
+MAY = {"local_may": ["finish", "defer"]}
+
+
+async def test_an_answer_that_is_kept_for_a_caller_who_hung_up_is_in_no_sink(house: HouseFactory, sinks: Sinks) -> None:
+    go_on = asyncio.Event()
+
+    async def in_two_steps(request: Received) -> None:
+        await request.head()
+        await request.chunk(event(content=ANSWERED))
+        await go_on.wait()
+        await request.chunk(event(content=ANSWERED, finish_reason="stop"))
+        await request.chunk(DONE_EVENT)
+        await request.end()
+
+    async with house(edge=ScriptedRuntime(in_two_steps, able()), auth=MAY) as h:
+        headers = {"x-data-class": "restricted", "x-on-disconnect": "finish"}
+        request = h.gateway.client.stream("POST", "/v1/chat/completions", json=body(stream=True), headers=headers)
+        async with request as response:
+            async for _ in response.aiter_bytes():
+                break
+        go_on.set()
+        await h.until_settled(1)
+        url = f"/v1/requests/{response.headers['x-request-id']}"
+        assert ANSWERED in (await h.gateway.client.get(f"{url}/stream")).text
+        shown = (await h.gateway.client.get(url)).text + (await h.gateway.client.get(f"{url}x")).text
+        assert ASKED not in shown
+        assert ANSWERED not in shown
+    assert sinks.holding(*CANARIES) == []
+
+
+@pytest.mark.parametrize("answer", [ANSWERS[0], errors, blames, cuts], ids=lambda answer: answer.__name__)
+async def test_a_request_that_is_put_off_and_its_answer_are_in_no_sink(
+    house: HouseFactory, sinks: Sinks, answer: Answer
+) -> None:
+    async with house(edge=ScriptedRuntime(answer, able()), auth=MAY, outbox={"flush_per_s": 50}) as h:
+        await h.edge.stop()
+        await h.gateway.until_health(edge=Health.DOWN)
+        put_off = await post(h, body(deferrable=True), **{"x-data-class": "restricted", "idempotency-key": HEADER})
+        assert put_off.status_code == 202
+        assert ASKED not in put_off.text
+        assert sinks.holding(*CANARIES) == [], "while it waits"
+        await h.edge.start()
+
+        async def is_over() -> bool:
+            return (await h.gateway.client.get(put_off.json()["status_url"])).json()["status"] in {"done", "failed"}
+
+        await until(is_over)
+        if answer is ANSWERS[0]:
+            assert ANSWERED in (await h.gateway.client.get(put_off.json()["answer_url"])).text
+        assert not h.cloud.posts
     assert sinks.holding(*CANARIES) == []
 
 
