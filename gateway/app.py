@@ -120,6 +120,7 @@ class _Rooms:
             asyncio.create_task(poller.run(), name="poller"),
             asyncio.create_task(self.watch.run(), name="policy-watch"),
             asyncio.create_task(self.kept.answers.run(), name="kept-answers"),
+            asyncio.create_task(self.second_tier.run(), name="detectors"),
         ]
         if flusher is not None:
             tasks.append(asyncio.create_task(flusher.run(), name="flusher"))

@@ -18,7 +18,9 @@ class PresidioSettings(Frozen):
     Attributes:
         entities: Presidio's name of a kind to the tag of such findings. Kinds that have a checksum are the scanner's.
         score: Findings below it do not count.
-        timeout_s: For all texts of a request; also what a request waits for the process to start.
+        timeout_s: For all texts of a request, waiting for its turn among it.
+        start_timeout_s: For the process to load, which no request waits for.
+        max_chars: Requests with more text are not read, since they would take longer than `timeout_s`.
     """
 
     entities: dict[str, Tag] = Field(
@@ -34,6 +36,8 @@ class PresidioSettings(Frozen):
     )
     score: float = Field(default=0.6, gt=0, le=1)
     timeout_s: float = Field(default=2.0, gt=0)
+    start_timeout_s: float = Field(default=120.0, gt=0)
+    max_chars: int = Field(default=16_000, gt=0)
 
 
 class ClassifierSettings(Frozen):

@@ -47,6 +47,9 @@ class ClassifierDetector:
         scores = _data(outputs, "score", len(texts), (int, float)) if "score" in outputs else [1.0] * len(texts)
         return [self._places(*each) for each in zip(texts, labels, scores, strict=True)]
 
+    async def run(self) -> None:
+        """Run nothing: whoever serves the model does."""
+
     async def aclose(self) -> None:
         """Close its connections."""
         await self._door.aclose()

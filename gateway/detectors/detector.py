@@ -33,6 +33,10 @@ class TextDetector(Protocol):
         """
         ...
 
+    async def run(self) -> None:
+        """Keep what it asks ready to answer, until cancelled; may return where that is nobody's work here."""
+        ...
+
     async def aclose(self) -> None:
         """Let go of what it holds."""
         ...

@@ -22,7 +22,7 @@ class PresidioDetector:
     name = "presidio"
 
     def __init__(self, settings: PresidioSettings, argv: Sequence[str] | None = None) -> None:
-        """Set up; the process starts at the first call.
+        """Set up; `run` starts the process.
 
         Args:
             settings: What counts.
@@ -40,22 +40,31 @@ class PresidioDetector:
         self._settings = settings
         self.tags: frozenset[str] = frozenset(settings.entities.values())
         env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-        self.worker = Worker(argv or (sys.executable, "-m", "gateway.detectors.presidio_worker"), env)
+        self.worker = Worker(
+            argv or (sys.executable, "-m", "gateway.detectors.presidio_worker"),
+            env,
+            start_timeout_s=settings.start_timeout_s,
+        )
 
     async def find(self, texts: Sequence[str]) -> list[list[Place]]:
         """Return what stands in each of the texts.
 
         Raises:
-            DetectorFailed: The process failed, or what it said is no answer.
+            DetectorFailed: There is too much text, the process failed or still loads, or what it said is no answer.
         """
         settings = self._settings
+        if sum(map(len, texts)) > settings.max_chars:
+            raise DetectorFailed(f"more text than `max_chars`, which is {settings.max_chars}")
         question = {"texts": list(texts), "entities": list(settings.entities), "score": settings.score}
         answer = await self.worker.ask(question, settings.timeout_s)
         return places_of(answer.get("found"), texts, settings.entities)
 
+    async def run(self) -> None:
+        """Keep the process running until cancelled."""
+        await self.worker.run()
+
     async def aclose(self) -> None:
-        """End the process."""
-        await self.worker.aclose()
+        """Hold nothing: the process ends with `run`."""
 
 
 def places_of(found: Any, texts: Sequence[str], tags: Mapping[str, str]) -> list[list[Place]]:

@@ -1,4 +1,4 @@
-"""The process that Presidio runs in: one JSON line of texts in, one JSON line of findings out, until its input ends.
+"""The process that Presidio runs in: once it says that it is ready, one JSON line of findings for each of texts.
 
 It reads the text of requests, so it may reach nobody: whatever would open a connection or look a name up is refused by
 the interpreter itself. Presidio's own look-up of domain suffixes is replaced by the list that came with the package.
@@ -14,6 +14,7 @@ from typing import Any
 _REACHING_OUT = frozenset(
     {"socket.bind", "socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"}
 )
+_SAMPLE = "Jane Miller of Berlin wrote to jane@corp.com on Monday."
 
 
 def _reach_nobody(event: str, _: Any) -> None:
@@ -42,6 +43,9 @@ def main() -> None:
     sys.addaudithook(_reach_nobody)
     engine = analyzer()
     known = set(engine.get_supported_entities("en"))
+    engine.analyze(_SAMPLE, "en")  # what is loaded only when it is needed is loaded now
+    answers.write('{"ready": true}\n')
+    answers.flush()
     for line in sys.stdin:
         asked = json.loads(line)
         entities = [name for name in asked["entities"] if name in known]

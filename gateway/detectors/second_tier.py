@@ -76,6 +76,10 @@ class SecondTier:
                 findings += _beside(findings, answer)
         return ScanResult(tuple(findings), frozenset(causes))
 
+    async def run(self) -> None:
+        """Keep the detectors ready to answer, until cancelled."""
+        await asyncio.gather(*(detector.run() for detector in self._detectors))
+
     async def aclose(self) -> None:
         """Let go of what the detectors hold."""
         for detector in self._detectors:

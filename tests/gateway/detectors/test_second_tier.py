@@ -19,8 +19,10 @@ from gateway.detectors.classifier import ClassifierDetector
 from gateway.detectors.detector import DetectorFailed, Place
 from gateway.detectors.presidio import PresidioDetector
 from gateway.detectors.second_tier import SecondTier
+from gateway.detectors.worker import Worker
 from gateway.egress.detector_door import DetectorDoor
 from gateway.egress.endpoint import Endpoint
+from gateway.supervise import Patience
 from inference_protocol.text_parts import TextPart, UninspectableCause
 from routing_policies.policy.loader import load_text
 from routing_policies.signals.label import Finding, ScanResult
@@ -31,6 +33,7 @@ from tests.support.waiting import until
 
 FAILED = frozenset({UninspectableCause.DETECTOR_ERROR})
 PARTS = (TextPart("messages[0].content", "user", "Jane Miller pays"),)
+JANE = [[Place("person", "pii", 0, 4)]]
 PAYROLL = ClassifierSettings(
     endpoint="http://127.0.0.1:1", model="payroll", labels={"SALARY": "pii", "OTHER": "clean"}, timeout_s=5.0
 )
@@ -38,6 +41,8 @@ Serve = Callable[[Received], Awaitable[None]]
 
 WORKER = """
 import json, sys, time
+{first}
+print('{{"ready": true}}', flush=True)
 for line in sys.stdin:
     asked = json.loads(line)
     said = {said!r}
@@ -47,10 +52,24 @@ for line in sys.stdin:
 """
 
 
-def worker(said: str = "", **fields: Any) -> PresidioDetector:
+def worker(said: str = "", first: str = "", **fields: Any) -> PresidioDetector:
     """Presidio's place taken by a program of a few lines."""
     settings = PresidioSettings(**{"timeout_s": 10.0, **fields})
-    return PresidioDetector(settings, (sys.executable, "-c", WORKER.format(said=said)))
+    return PresidioDetector(settings, (sys.executable, "-c", WORKER.format(said=said, first=first)))
+
+
+@asynccontextmanager
+async def running(detector: PresidioDetector) -> AsyncIterator[PresidioDetector]:
+    """Have the program running, and ready at first."""
+    tier = SecondTier([detector])
+    task = asyncio.create_task(tier.run())
+    try:
+        await until(lambda: detector.worker.pid is not None)
+        yield detector
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await tier.aclose()
 
 
 def tensor(name: str, datatype: str, data: list[Any]) -> dict[str, Any]:
@@ -78,9 +97,8 @@ async def classifier(serve: Serve, **fields: Any) -> AsyncIterator[ClassifierDet
 
 async def test_what_the_second_tier_finds_stands_beside_what_the_scanner_found() -> None:
     own = Finding("email", "pii", "messages[0].content", 20, 30, "tidegate-scanner")
-    tier = SecondTier([worker()])
-    found = await tier.read(PARTS, ScanResult((own,)))
-    await tier.aclose()
+    async with running(worker()) as detector:
+        found = await SecondTier([detector]).read(PARTS, ScanResult((own,)))
     assert found.findings == (own, Finding("person", "pii", "messages[0].content", 0, 4, "presidio"))
     assert found.causes == frozenset()
 
@@ -88,10 +106,10 @@ async def test_what_the_second_tier_finds_stands_beside_what_the_scanner_found()
 async def test_where_both_find_the_same_the_scanner_names_it() -> None:
     own = Finding("email", "pii", "messages[0].content", 2, 9, "tidegate-scanner")
     other_tag = Finding("card", "pci", "messages[0].content", 2, 9, "tidegate-scanner")
-    tier = SecondTier([worker()])
-    assert (await tier.read(PARTS, ScanResult((own,)))).findings == (own,)
-    assert len((await tier.read(PARTS, ScanResult((other_tag,)))).findings) == 2
-    await tier.aclose()
+    async with running(worker()) as detector:
+        tier = SecondTier([detector])
+        assert (await tier.read(PARTS, ScanResult((own,)))).findings == (own,)
+        assert len((await tier.read(PARTS, ScanResult((other_tag,)))).findings) == 2
 
 
 @pytest.mark.parametrize(
@@ -115,52 +133,117 @@ async def test_where_both_find_the_same_the_scanner_names_it() -> None:
     ],
 )
 async def test_a_detector_that_throws_dies_floods_or_babbles_leaves_the_request_uninspected(said: str) -> None:
-    tier = SecondTier([worker(said)])
-    found = await tier.read(PARTS, ScanResult())
-    await tier.aclose()
-    assert found.causes == FAILED
+    async with running(worker(said)) as detector:
+        assert (await SecondTier([detector]).read(PARTS, ScanResult())).causes == FAILED
 
 
 async def test_a_detector_that_hangs_is_killed_in_time() -> None:
-    detector = worker("time.sleep(3600)", timeout_s=1.0)
-    call = asyncio.create_task(SecondTier([detector]).read(PARTS, ScanResult()))
-    await until(lambda: detector.worker.pid is not None)
-    pid = detector.worker.pid
-    assert pid is not None
-    assert (await call).causes == FAILED
-    with pytest.raises(ProcessLookupError):
+    async with running(worker("time.sleep(3600)", timeout_s=1.0)) as detector:
+        pid = detector.worker.pid
+        assert pid is not None
+        assert (await SecondTier([detector]).read(PARTS, ScanResult())).causes == FAILED
+        await until(lambda: is_gone(pid))
+
+
+def is_gone(pid: int) -> bool:
+    try:
         os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
 
 
 async def test_after_a_kill_another_process_takes_its_place() -> None:
-    detector = worker()
-    assert await detector.find(["Jane"]) == [[Place("person", "pii", 0, 4)]]
-    pid = detector.worker.pid
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
-    found = [await find(detector), await find(detector)]
-    assert found[-1] == [[Place("person", "pii", 0, 4)]], "at most the one call that met the dead process fails"
-    assert detector.worker.pid != pid
-    await detector.aclose()
+    async with running(worker()) as detector:
+        assert await detector.find(["Jane"]) == JANE
+        pid = detector.worker.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: detector.worker.pid not in {pid, None})
+        assert await detector.find(["Jane"]) == JANE
 
 
-async def find(detector: PresidioDetector) -> list[list[Place]] | None:
+async def test_a_process_that_loads_slowly_is_waited_for_and_requests_are_not(tmp_path: Path) -> None:
+    loaded = tmp_path / "loaded"
+    loading = f"import os\nwhile not os.path.exists({str(loaded)!r}): time.sleep(0.01)"
+    detector = worker(first=loading, timeout_s=5.0)
+    tier = SecondTier([detector])
+    task = asyncio.create_task(tier.run())
     try:
-        return await detector.find(["Jane"])
-    except DetectorFailed:
-        return None
+        assert (await tier.read(PARTS, ScanResult())).causes == FAILED, "it fails at once and closed"
+        loaded.touch()
+        await until(lambda: detector.worker.pid is not None)
+        assert (await tier.read(PARTS, ScanResult())).causes == frozenset()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("first", "how"),
+    [
+        ("time.sleep(3600)", "was not ready within 0.5 s"),
+        ("sys.exit(3)", "before it was ready"),
+        ("print('warming up', flush=True)", "before it was ready"),
+        ("print('{}', flush=True)", "began by something else"),
+    ],
+)
+async def test_a_process_that_does_not_come_up_is_started_again_with_longer_waits(
+    first: str, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    patience = Patience(first_wait_s=0.01, longest_wait_s=0.02)
+    program = (sys.executable, "-c", WORKER.format(said="", first=first))
+    started = Worker(program, {}, start_timeout_s=0.5 if "sleep" in first else 20.0, patience=patience)
+    task = asyncio.create_task(started.run())
+    await until(lambda: sum(how in message for message in caplog.messages) >= 3)
+    with pytest.raises(DetectorFailed, match="not ready"):
+        await started.ask({"texts": []}, 5.0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    waits = [message.rpartition(" in ")[2] for message in caplog.messages]
+    assert waits[:3] == ["0.01 s", "0.02 s", "0.02 s"]
+
+
+async def test_a_program_that_is_not_there_is_a_failure_like_any_other() -> None:
+    task = asyncio.create_task((gone := Worker(("/nowhere/at/all",), {}, start_timeout_s=1.0)).run())
+    with pytest.raises(DetectorFailed):
+        await gone.ask({"texts": []}, 5.0)
+    assert not task.done()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_caller_who_gives_up_does_not_cost_the_others_their_process(tmp_path: Path) -> None:
+    read, answer = tmp_path / "read", tmp_path / "answer"
+    slowly = (
+        f"import os\nif 'slow' in asked['texts'][0]:\n  open({str(read)!r}, 'w').close()\n"
+        f"  while not os.path.exists({str(answer)!r}): time.sleep(0.01)"
+    )
+    async with running(worker(slowly)) as detector:
+        pid = detector.worker.pid
+        slow = asyncio.create_task(detector.find(["slow Jane"]))
+        await until(read.exists)
+        slow.cancel()
+        waiting = asyncio.create_task(detector.find(["Jane"]))
+        answer.touch()
+        assert await waiting == JANE
+        assert detector.worker.pid == pid
+
+
+async def test_more_text_than_can_be_read_in_time_is_not_begun() -> None:
+    async with running(worker(max_chars=20)) as detector:
+        with pytest.raises(DetectorFailed, match="max_chars"):
+            await detector.find(["Jane" * 3, "Jane" * 3])
+        assert await detector.find(["Jane"]) == JANE
 
 
 async def test_an_answer_to_a_call_that_was_given_up_is_never_taken_for_the_next() -> None:
-    detector = worker("time.sleep(1.0 if 'slow' in asked['texts'][0] else 0)", timeout_s=0.7)
-    await find(detector)  # whoever starts the process waits for it
-    with pytest.raises(DetectorFailed):
-        await detector.find(["slow Jane"])
-    async with asyncio.timeout(20):
-        while (found := await find(detector)) is None:
-            pass
-    assert found == [[Place("person", "pii", 0, 4)]]
-    await detector.aclose()
+    async with running(worker("time.sleep(3600 if 'slow' in asked['texts'][0] else 0)", timeout_s=1.0)) as detector:
+        pid = detector.worker.pid
+        with pytest.raises(DetectorFailed):
+            await detector.find(["slow Jane"])
+        await until(lambda: detector.worker.pid not in {pid, None})
+        assert await detector.find(["nobody"]) == [[]]
 
 
 async def test_a_classifier_on_this_machine_labels_whole_texts() -> None:
