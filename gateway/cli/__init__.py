@@ -9,6 +9,7 @@ from gateway.cli.ask import ask
 from gateway.cli.conformance import conformance
 from gateway.cli.explain import explain
 from gateway.cli.measure import bench, fit
+from gateway.cli.report import report
 from gateway.cli.runtime_commands import cloud, edge
 from gateway.cli.serve import serve
 from gateway.cli.trace import trace
@@ -23,7 +24,7 @@ def main() -> None:
         add_completion=False,
         pretty_exceptions_enable=False,  # a traceback with local variables would print prompts
     )
-    for command in (up, serve, ask, explain, trace, bench, conformance):
+    for command in (up, serve, ask, explain, trace, report, bench, conformance):
         app.command()(command)
     app.add_typer(edge, name="edge")
     app.add_typer(cloud, name="cloud")

@@ -21,6 +21,15 @@ Metrics are read as Prometheus's text at `/metrics` on the admin listener, by wh
 `operator`. Where `telemetry.otlp_endpoint` names a collector, it is sent the same every 10 seconds, with traces as
 examples of readings, beside the traces. A collector that is down or hangs costs a request nothing; what it missed is in
 the next sums. No metric, attribute or header holds any content of a request. An attribute without a value is left out.
+
+What answers have cost is not a metric, since records know it better. It is what this command prints:
+
+    tidegate report --since 7d --by tenant,model,target
+
+Requests, tokens, money and energy for each million tokens and each answer inside its budget, the bytes that stayed
+here, and what the same answers would have cost from the cloud (`--cloud` names which; `--json` is for programs). Money
+is by the prices that the policy of the time declared, for every attempt. Joules are an estimate: declared watts times
+the time that attempts took.
 """
 
 

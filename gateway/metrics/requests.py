@@ -14,7 +14,7 @@ from inference_protocol import paths
 from observability.meters import Counter, Histogram, InstrumentKind, Meters
 from routing_policies.policy.model import Kind
 from routing_policies.signals.label import DataClass
-from routing_policies.verdict import Transform
+from routing_policies.transforms import label_as_sent
 
 # What the conventions call the work of each route that gives an answer.
 _OPERATIONS: Mapping[str, str] = {paths.CHAT_COMPLETIONS: "chat", paths.COMPLETIONS: "text_completion"}
@@ -113,24 +113,17 @@ class RequestMetrics:
         if attempt.facts is not None:
             self._tokens.count(attempt, of)
         if attempt.bytes_out:
-            kind = decided.policy.policy.targets[target].kind
-            self._egress.add(attempt.bytes_out, (target, kind.value))
-            if kind is Kind.CLOUD and _level_sent(decided, target) is DataClass.RESTRICTED:
-                self._restricted.add(1)
+            policy = decided.policy
+            promise = policy.policy.targets[target]
+            self._egress.add(attempt.bytes_out, (target, promise.kind.value))
+            if promise.kind is Kind.CLOUD:
+                sent = label_as_sent(promise, decided.verdict.label, policy.label_rules)
+                self._restricted.add(sent.level is DataClass.RESTRICTED)
 
     def _count_fallbacks(self, attempts: list[Attempt]) -> None:
         for before, attempt in pairwise(attempts):
             if attempt.cause is Cause.FALLBACK:
                 self._fallbacks.add(1, (before.target, attempt.target, before.error or ""))
-
-
-def _level_sent(decided: Decided, target: str) -> DataClass:
-    """The class of what a target was sent: the request's, or what is left of it with tokens in its findings' place."""
-    label = decided.verdict.label
-    transform = next((e.transform for e in decided.verdict.eligible if e.target == target), Transform.NONE)
-    if transform is Transform.PSEUDONYMIZE:
-        label = label.without_findings(decided.policy.policy.targets[target].pseudonymize, decided.policy.label_rules)
-    return label.level
 
 
 class _Tokens:
