@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from routing_policies.lab.domain import TooManyCells
+from routing_policies.lab.domain import TAGS, TooManyCells, target_values
 from routing_policies.lab.formula import Formula, conjunction, disjunction, negation
+from routing_policies.lab.mentions import Mentions
 from routing_policies.lab.rulebook import Rulebook, RuleFormulas, rulebook_of
 from routing_policies.lab.search import MAX_CELLS, Effort, find
-from routing_policies.policy.errors import PolicyError
+from routing_policies.policy.conditions import Condition
+from routing_policies.policy.errors import PolicyError, suggestion
+from routing_policies.policy.expression import parse
 from routing_policies.policy.loaded import LoadedPolicy
+from routing_policies.policy.model import Findings, Policy
 from routing_policies.policy.yaml_source import Path
+from routing_policies.signals.label import NOTED, can_be_declared
 
 
 def lint(loaded: LoadedPolicy, max_cells: int = MAX_CELLS) -> list[PolicyError]:
@@ -39,6 +45,21 @@ class _Linter:
         yield from self._shadowed()
         yield from self._contradictory()
         yield from self._preferences()
+        yield from self._tags()
+
+    def _tags(self) -> Iterator[tuple[Path, str]]:
+        """Callers may declare tags of their own, so a misspelt one is no error; and yet it guards nothing."""
+        for path, rule_id, conditions in _rules(self.loaded):
+            found = Mentions()
+            for condition in conditions:
+                found.add(parse(condition.source), _any_target(self.loaded.policy))
+            for tag in sorted(found.mark(TAGS).exact):
+                if doubt := _doubt(tag):
+                    yield path, f"`{rule_id}` looks for the tag `{tag}`{doubt}"
+        for name, target in self.loaded.policy.targets.items():
+            for at, tag in enumerate(target.tags_allowed or ()):
+                if doubt := _doubt(tag):
+                    yield ("targets", name, "tags_allowed", at), f"`{name}` allows the tag `{tag}`{doubt}"
 
     def _possible(self, *formulas: Formula) -> bool:
         return find(self.rules.domain, [*formulas, *self.rules.possible], self.effort) is not None
@@ -125,3 +146,26 @@ class _Linter:
                 yield ("prefer", index), f"`{rule.id}` can never matter: {rule.target} may not answer where it fires"
             elif len(self._targets()) == 1:
                 yield ("prefer", index), f"`{rule.id}` can never matter: there is no other target"
+
+
+def _rules(loaded: LoadedPolicy) -> Iterator[tuple[Path, str, list[Condition]]]:
+    constraints = len(loaded.policy.constraints)
+    for at, rule in enumerate(loaded.constraints):
+        path: Path = ("constraints", at) if at < constraints else ("invariants", at - constraints)
+        yield path, rule.id, [side for side in (rule.when, rule.require) if side is not None]
+    for at, preference in enumerate(loaded.preferences):
+        yield ("prefer", at), preference.id, [preference.when]
+
+
+def _any_target(policy: Policy) -> Mapping[str, Any]:
+    name, target = next(iter(policy.targets.items()))
+    return target_values(name, target)
+
+
+def _doubt(tag: str) -> str:
+    """Why a tag is likely not what was meant; empty where it may well be."""
+    known = {*Findings().by_tag(), *NOTED}
+    near = "" if tag in known else suggestion(tag.lower(), known, cutoff=0.8)
+    if not can_be_declared(tag):
+        return f", which no request can carry: tags are lower-case letters, digits, `_` and `-`{near}"
+    return near

@@ -25,9 +25,9 @@ class PolicyError(ValueError):
         self.message = message
 
 
-def suggestion(word: str, allowed: Iterable[str]) -> str:
-    """Return ` (did you mean ...?)` for a likely typo, else nothing."""
-    close = difflib.get_close_matches(word, list(allowed), n=1, cutoff=0.6)
+def suggestion(word: str, allowed: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return ` (did you mean ...?)` for a likely typo, else nothing; `cutoff` is how alike they must be, 0 to 1."""
+    close = difflib.get_close_matches(word, list(allowed), n=1, cutoff=cutoff)
     return f" (did you mean `{close[0]}`?)" if close else ""
 
 

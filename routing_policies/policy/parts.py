@@ -6,15 +6,20 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, StringConstraints
 
+from routing_policies.policy.errors import choice
 from routing_policies.signals.label import DataClass
 
 
 def _read_class(value: object) -> DataClass:
     if isinstance(value, DataClass):
         return value
+    words = [c.word for c in DataClass]
     if not isinstance(value, str):
-        raise ValueError(f"must be one of {', '.join(c.word for c in DataClass)}")
-    return DataClass.from_word(value)
+        raise ValueError(f"must be one of {', '.join(words)}")
+    try:
+        return DataClass.from_word(value)
+    except ValueError:
+        raise ValueError(f"not `{value}`{choice(value, words)}") from None
 
 
 ClassWord = Annotated[DataClass, BeforeValidator(_read_class), PlainSerializer(lambda c: c.word, return_type=str)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -22,13 +22,26 @@ def first_error(error: ValidationError, source: Source, model: type[BaseModel]) 
     return min(found, key=lambda each: (each[0], each[1].line, each[1].column))[1]
 
 
+def first_fault(error: ValidationError, model: type[BaseModel]) -> str:
+    """Say what the validator found first, for what is no document with places in it."""
+    details = error.errors()[0]
+    return _in_words(details, _path_of(details), model)
+
+
 def _one_error(details: ErrorDetails, source: Source, model: type[BaseModel]) -> PolicyError:
-    path: Path = tuple(part for part in details["loc"] if part != _KEY_MARK)
+    path = _path_of(details)
     at_key = _KEY_MARK in details["loc"] or details["type"] == "extra_forbidden"
+    return source.error(path, _in_words(details, path, model), at_key=at_key)
+
+
+def _path_of(details: ErrorDetails) -> Path:
+    return tuple(part for part in details["loc"] if part != _KEY_MARK)
+
+
+def _in_words(details: ErrorDetails, path: Path, model: type[BaseModel]) -> str:
     message = _message(details, path, model)
-    if path:  # a rule between fields belongs to none of them and names them itself
-        message = f"`{'.'.join(str(part) for part in path)}`: {message}"
-    return source.error(path, message, at_key=at_key)
+    # A rule between fields belongs to none of them and names them itself.
+    return f"`{'.'.join(str(part) for part in path)}`: {message}" if path else message
 
 
 def _message(details: ErrorDetails, path: Path, model: type[BaseModel]) -> str:
@@ -40,10 +53,26 @@ def _message(details: ErrorDetails, path: Path, model: type[BaseModel]) -> str:
     if kind in {"enum", "literal_error"}:
         words = str(context["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
         return f"not {_shown(given)}{choice(str(given), words)}"
+    if kind == "json_invalid":
+        return f"not JSON: {context['error']}"
     if kind == "value_error":
         return str(context["error"])
-    expected = details["msg"].removeprefix("Input ").removeprefix("String ")
-    return f"{expected}, not {_shown(given)}"
+    return _expected(kind, details["msg"], given, context)
+
+
+def _expected(kind: str, message: str, given: Any, context: Mapping[str, Any]) -> str:
+    """What a value must be, and what may be meant."""
+    if kind == "too_short":  # lists and mappings, as is the next one
+        return f"needs at least {context['min_length']}"
+    if kind == "too_long":
+        return f"may have {context['max_length']} at most"
+    if kind == "string_type":
+        quotes = "; put it in quotes" if isinstance(given, (bool, int, float)) else ""
+        return f"must be text, not {_shown(given)}{quotes}"
+    if kind in {"tuple_type", "list_type"}:
+        brackets = f"; write `[{given}]`" if isinstance(given, str) else ""
+        return f"must be a list, not {_shown(given)}{brackets}"
+    return f"{message.removeprefix('Input ').removeprefix('String ')}, not {_shown(given)}"
 
 
 def _shown(value: Any) -> str:

@@ -106,8 +106,10 @@ def read(text: str, name: str, kind: Kind = "policy") -> Source:
         place = _place(exc.problem_mark or exc.context_mark)
         problem = ", ".join(part for part in (exc.context, exc.problem) if part)
         raise PolicyError(name, place.line, place.column, f"not YAML: {problem}") from None
-    except yaml.YAMLError as exc:
-        raise PolicyError(name, 1, 1, f"not YAML: {exc}") from None
+    except yaml.reader.ReaderError as exc:
+        before = text[: exc.position]
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        raise PolicyError(name, line, column, f"the character U+{exc.character:04X} is not allowed") from None
     if root is None and kind == "settings":
         return Source(name, text, {}, {}, {})
     if not isinstance(root, yaml.MappingNode):

@@ -236,6 +236,11 @@ def _declared_class(word: str) -> DataClass:
         raise InvalidHeader(f"`{headers.DATA_CLASS}` must be one of {allowed}.", param=headers.DATA_CLASS) from None
 
 
+def can_be_declared(tag: str) -> bool:
+    """Whether a caller could declare this tag."""
+    return _TAG.fullmatch(tag) is not None
+
+
 def _declared_tags(value: str) -> frozenset[str]:
     tags = [tag.strip() for tag in value.split(",")]
     if len(tags) > MAX_DECLARED_TAGS or not all(map(_TAG.fullmatch, tags)):

@@ -97,3 +97,36 @@ def test_a_preference_for_a_target_that_is_never_eligible_there_is_told(make: Si
 def test_too_many_cells_are_told_and_not_passed_over(make: SimpleNamespace) -> None:
     policy = make.policy("constraints:\n  - {id: a, when: request.tools, deny: [cloud]}\n")
     assert "not all rules were looked at" in str(lint(policy, max_cells=0)[0])
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        (
+            "constraints: [{id: a, when: '\"phi_\" in label.tags', deny: [edge]}]",
+            "`a` looks for the tag `phi_` (did you mean `phi`?)",
+        ),
+        (
+            "constraints: [{id: a, when: 'label.tags.exists(t, t == \"secrets\")', deny: [edge]}]",
+            "tag `secrets` (did you mean `secret`?)",
+        ),
+        (
+            "constraints: [{id: a, when: '\"PHI\" in label.tags', deny: [edge]}]",
+            "which no request can carry: tags are lower-case letters, digits, `_` and `-` (did you mean `phi`?)",
+        ),
+        (
+            "invariants: [{id: i, when: '\"pciI\" in label.tags', require: 'target.kind == \"edge\"'}]",
+            "`i` looks for the tag `pciI`, which no",
+        ),
+    ],
+)
+def test_a_tag_that_is_likely_misspelt_is_told_since_such_a_rule_guards_nothing(
+    section: str, expected: str, make: SimpleNamespace
+) -> None:
+    assert any(expected in warning for warning in warnings(make, section + "\n"))
+
+
+def test_tags_of_ones_own_have_no_warning(make: SimpleNamespace) -> None:
+    for tag in ("phi", "domain", "project-x", "hr", "pid"):
+        found = warnings(make, f"constraints: [{{id: a, when: '\"{tag}\" in label.tags', deny: [edge]}}]\n")
+        assert not any("the tag" in warning for warning in found)

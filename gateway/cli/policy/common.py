@@ -10,14 +10,17 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from gateway.cli.options import settings_or_fail
+from gateway.policies.bundle import read_bundle
+from gateway.policies.document import read_document
 from observability.json_lines import lines_of
 from routing_policies.policy.errors import PolicyError
-from routing_policies.policy.loader import LoadedPolicy, builtin_names, read_policy
+from routing_policies.policy.loader import LoadedPolicy, read_text
 
 FOUND, UNREADABLE = 1, 2
 
 PolicyArgument = Annotated[
-    str | None, typer.Argument(metavar="[POLICY]", help="A policy file or a built-in name; else the settings'.")
+    str | None,
+    typer.Argument(metavar="[POLICY]", help="A policy file, a bundle or a built-in name; else the settings'."),
 ]
 RecordsOption = Annotated[
     Path | None, typer.Option("--records", help="Recorded decisions: a JSON-lines file, or the folder of them.")
@@ -25,10 +28,12 @@ RecordsOption = Annotated[
 
 
 def policy_or_exit(source: str | None, settings_file: Path | None = None) -> LoadedPolicy:
-    """Read a policy, its invariants unproved, or end the command with what is wrong."""
+    """Read a policy, be it in a bundle, its invariants unproved, or end the command with what is wrong."""
     named = source if source is not None else settings_or_fail(settings_file).policy
     try:
-        return read_policy(named if named in builtin_names() else Path(named))
+        document = read_document(named)
+        bundle = read_bundle(document)
+        return read_text(document.text if bundle is None else bundle.policy, document.origin)
     except PolicyError as exc:
         unreadable(str(exc))
 

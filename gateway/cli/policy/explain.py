@@ -18,6 +18,7 @@ from inference_protocol.errors import TidegateError
 from routing_policies import explain as explanation
 from routing_policies.decide import decide
 from routing_policies.policy.self_test import given_snapshot
+from routing_policies.policy.validation import first_fault
 from routing_policies.signals.scanner import build_scanner
 
 
@@ -37,10 +38,10 @@ def explain(
         counter, calibration = reference_tokenizer(settings_or_fail(settings_file))
         view = request.view(policy, build_scanner(), calibration, counter)
     except (OSError, UnicodeDecodeError) as exc:
-        unreadable(f"{request_file}: cannot be read: {exc}")
+        why = exc.strerror if isinstance(exc, OSError) else "not UTF-8"
+        unreadable(f"{request_file}: cannot be read: {why}")
     except ValidationError as exc:
-        first = exc.errors(include_url=False, include_input=False)[0]
-        unreadable(f"{request_file}: `{'.'.join(map(str, first['loc']))}`: {first['msg']}")
+        unreadable(f"{request_file}: {first_fault(exc, RequestFile)}")
     except TidegateError as exc:
         unreadable(f"{request_file}: {exc}")
     snapshot = given_snapshot(policy, request.targets, request.device)

@@ -71,6 +71,17 @@ def test_check_says_what_a_start_would_and_warns(tmp_path: Path) -> None:
     assert [(e["line"], e["column"]) for e in found_json["errors"]] == [(10, 5)]
 
 
+def test_a_bundle_is_looked_at_as_the_policy_in_it(tmp_path: Path) -> None:
+    made = run("bundle", "site.yaml", "--version", "1", "--output", "site.bundle").stdout
+    assert "sign it" in made
+    run("keygen", "ada.key")
+    assert "now with 1 signature\n" in run("sign", "site.bundle", "--key", "ada.key").stdout
+    assert run("check", "site.bundle").stdout == run("check", "site.yaml").stdout
+    assert "the same targets may answer" in run("diff", "site.yaml", "site.bundle").stdout
+    Path("cut.bundle").write_bytes(Path("site.bundle").read_bytes()[:-20])
+    assert "damaged or was cut off" in run("prove", "cut.bundle", status=2).stderr
+
+
 def test_test_tells_failures_and_rules_that_no_test_touches() -> None:
     Path("site.yaml").write_text(GOOD + "tests:\n  - {name: a, expect: {eligible: [edge]}}\n", encoding="utf-8")
     found = run("test", "site.yaml", status=1).stdout
@@ -104,7 +115,8 @@ def test_explain_takes_what_headers_cannot_say_and_refuses_what_it_does_not_know
     assert found["target"] is None
     assert found["size"]["tokens"]["likely"] == 5000
     assert found["label"]["uninspected_causes"] == ["truncated"]
-    assert "`header`" in run("explain", "balanced", given='{"header": {}}', status=2).stderr
+    assert "did you mean `headers`" in run("explain", "balanced", given='{"header": {}}', status=2).stderr
+    assert "not JSON: EOF" in run("explain", "balanced", given='{"headers"', status=2).stderr
     assert (
         "x-data-class" in run("explain", "balanced", given='{"headers": {"x-data-class": "hidden"}}', status=2).stderr
     )
