@@ -31,8 +31,9 @@ def test_an_option_that_is_shown_is_taken() -> None:
 
 
 def test_the_settings_that_are_shown_are_settings(tmp_path: Path) -> None:
-    (block,) = re.findall(r"```yaml\n(.*?)```", SECTION, re.DOTALL)
+    first, signed = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", SECTION, re.DOTALL))
 
-    settings = Settings(state_dir=tmp_path, **yaml.safe_load(block))
+    settings = Settings(state_dir=tmp_path, **first, **signed)
 
+    assert set(settings.targets) == {"edge", "clinic", "cloud"}
     assert [approver.person for approver in settings.rollout.approvers] == ["ada", "ben"]
