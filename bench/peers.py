@@ -19,15 +19,14 @@ from pathlib import Path
 
 import psutil
 
-from bench.gateway import SECRET, WORDS, free_ports, program, write_settings
 from bench.parts.load import post, run_load
 from bench.parts.peers import LITELLM, PORTKEY, Peer, litellm, portkey
+from bench.parts.programs import KEY, PATH, WORDS, free_ports, program, write_settings
 from bench.parts.report import Report
 from bench.parts.upstream import MODEL
 
 ROUNDS = 3
 SECONDS = 4.0
-PATH = "/v1/chat/completions"
 OURS = "Tidegate"
 
 
@@ -88,7 +87,7 @@ def main() -> None:
 
 
 def _asked(ours: int, peers: list[Peer], ports: dict[str, int]) -> dict[str, tuple[int, dict[str, str]]]:
-    asked = {OURS: (ours, {"authorization": f"Bearer bench.{SECRET}"})}
+    asked = {OURS: (ours, KEY)}
     return asked | {peer.name: (ports[peer.name], peer.headers) for peer in peers}
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import psutil
 
-from bench.gateway import SECRET, WORDS, free_ports, program, write_settings
 from bench.parts.load import post, run_load
+from bench.parts.programs import KEY, PATH, WORDS, free_ports, program, write_settings
 from bench.parts.report import Report
 from bench.parts.upstream import MODEL
 
@@ -30,7 +30,6 @@ ABORT_EVERY = 5
 ABORT_AFTER_BYTES = 1500
 CONNECTIONS = 32
 SETTLED = 1000
-PATH = "/v1/chat/completions"
 
 
 class Soak:
@@ -88,7 +87,7 @@ def settled(pid: int, files: float) -> dict[str, float]:
 async def measure(report: Report, port: int, pid: int, total: int) -> None:
     prompt = (WORDS * 20)[:1024]
     body = {"model": MODEL, "messages": [{"role": "user", "content": prompt}], "stream": True, "max_tokens": 64}
-    headers = {"authorization": f"Bearer bench.{SECRET}"}
+    headers = KEY
     stream = post(f"127.0.0.1:{port}", PATH, json.dumps(body).encode(), headers)
     await Soak(port, stream, SETTLED).run()
     before = await asyncio.to_thread(settled, pid, 0)

@@ -1,6 +1,7 @@
 """A target that answers at once, in one piece or in CHUNKS events: `python -m bench.parts.upstream PORT CHUNKS [CUT]`.
 
-With CUT, the connection of every so-many-th stream is closed in its middle.
+With CUT, the connection of every so-many-th stream is closed in its middle. A stream for a caller that calls itself
+`PACED` has `PACED_CHUNKS` events, `PACE_S` apart.
 """
 
 from __future__ import annotations
@@ -10,10 +11,16 @@ import itertools
 import json
 import sys
 from collections.abc import Iterator
+from typing import cast
+
+import uvloop
 
 from inference_protocol.runtime_state import RuntimeState, RuntimeStatus, ServedModel
 
 MODEL = "smollm2-135m-instruct"
+PACED = "reads-along"
+PACED_CHUNKS = 40
+PACE_S = 0.005
 CHOICE = {"index": 0, "message": {"role": "assistant", "content": "Paris. " * 20}, "finish_reason": "stop"}
 USAGE = {"prompt_tokens": 200, "completion_tokens": 40, "total_tokens": 240}
 ANSWER = json.dumps({"id": "c", "object": "chat.completion", "model": MODEL, "choices": [CHOICE], "usage": USAGE})
@@ -23,7 +30,7 @@ STATE = RuntimeState(
     waiting_limit=64,
     ms_per_token={1: 1.0},
     prefill_tokens_per_s=100000.0,
-    models=(ServedModel(id=MODEL, digest="0" * 64, window=8192),),
+    models=(ServedModel(id=MODEL, digest="0" * 64, window=1 << 20),),
     provider="none",
 )
 
@@ -43,8 +50,8 @@ class Upstream(asyncio.Protocol):
         self._cut = cut
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are none of asyncio's by type.
+        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -59,7 +66,7 @@ class Upstream(asyncio.Protocol):
             if head.startswith(b"get"):
                 self._json(STATE.model_dump_json().encode())
             elif b'"stream": true' in body:
-                asyncio.ensure_future(self._stream())  # noqa: RUF006  # lives as long as its connection
+                asyncio.ensure_future(self._stream(PACED.encode() in body))  # noqa: RUF006  # lives as long as its connection
             else:
                 self._json(ANSWER.encode())
 
@@ -67,17 +74,17 @@ class Upstream(asyncio.Protocol):
         head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
         self._transport.write(head.encode() + body)
 
-    async def _stream(self) -> None:
+    async def _stream(self, paced: bool) -> None:
         head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
         self._transport.write(head)
         event = _event({"content": "word "})
         is_cut = next(self._cut)
-        for number in range(self._chunks):
+        for number in range(PACED_CHUNKS if paced else self._chunks):
             if is_cut and number == self._chunks // 2:
                 self._transport.close()
                 return
             self._transport.write(f"{len(event):x}\r\n".encode() + event + b"\r\n")
-            await asyncio.sleep(0)
+            await asyncio.sleep(PACE_S if paced else 0)
         last = _event({}, "stop") + b"data: [DONE]\n\n"
         self._transport.write(f"{len(last):x}\r\n".encode() + last + b"\r\n0\r\n\r\n")
 
@@ -90,4 +97,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    uvloop.run(main())
