@@ -14,7 +14,7 @@ from pathlib import Path
 
 from edge_runtime.models.errors import KeyRefused
 from edge_runtime.models.names import is_model_name
-from observability.disk import sync
+from observability.disk import sync, write_whole
 from runtime_server.model_signature import KEY_SUFFIX
 from serving.signatures import PrivateKey, PublicKey
 
@@ -72,8 +72,4 @@ def distrust(folder: Path, name: str) -> None:
 
 
 def _write(path: Path, key: PublicKey) -> None:
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(key.text + "\n", encoding="ascii")
-    sync(part)
-    part.replace(path)
-    sync(path.parent)
+    write_whole(path, f"{key.text}\n".encode())

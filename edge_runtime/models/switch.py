@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from observability.disk import sync
+from observability.disk import sync, write_whole
 
 VERSIONS = ".versions"
 _PREPARED = "next"
@@ -78,8 +78,4 @@ class Switch:
 
     def remember(self, earlier: list[str]) -> None:
         """Write that list, whole or not at all."""
-        part = self.versions / (_EARLIER + ".part")
-        part.write_text(json.dumps(earlier[-_MOST_EARLIER:]) + "\n", encoding="utf-8")
-        sync(part)
-        part.replace(self.versions / _EARLIER)
-        sync(self.versions)
+        write_whole(self.versions / _EARLIER, f"{json.dumps(earlier[-_MOST_EARLIER:])}\n".encode())

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway.policies.document import Document
 from gateway.policies.holder import InForce, StickyBy
+from observability.disk import write_whole
 from routing_policies.policy.errors import PolicyError
 
 _JOURNAL, _OBJECTS, _TRIAL = "journal.jsonl", "objects", "trials.json"
@@ -156,7 +157,7 @@ class VersionStore:
         """
         path = self._folder / _OBJECTS / document.sha256
         if not path.exists():
-            _write(path, document.raw)
+            write_whole(path, document.raw)
 
     def document(self, sha256: str) -> Document:
         """Read a document that was kept.
@@ -204,7 +205,7 @@ class VersionStore:
         Raises:
             OSError: It cannot be written.
         """
-        _write(self._folder / _TRIAL, trials.model_dump_json().encode())
+        write_whole(self._folder / _TRIAL, trials.model_dump_json().encode())
 
     def _read(self) -> Iterator[Entry]:
         try:
@@ -244,14 +245,3 @@ def _ends_within_a_line(file: IO[bytes]) -> bool:
         return False
     file.seek(-1, os.SEEK_END)
     return file.read(1) != b"\n"
-
-
-def _write(path: Path, raw: bytes) -> None:
-    """Write a file whole, or not at all."""
-    aside = path.with_name(f".{path.name}.new")
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(raw)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
