@@ -11,7 +11,7 @@ import httpx
 import orjson
 
 from gateway.answer import Answer, AnswerFacts, BufferedAnswer
-from gateway.dispatch.decoded import decoded
+from gateway.dispatch.content_encoding import decoded
 from gateway.dispatch.refusals import refused
 from gateway.dispatch.upstream import UpstreamStream, parse_answer
 from gateway.egress.body import OutboundBody

@@ -13,7 +13,7 @@ import httpx
 import orjson
 
 from gateway.answer import AnswerFacts
-from gateway.dispatch.decoded import decoded
+from gateway.dispatch.content_encoding import decoded
 from gateway.dispatch.refusals import refused
 from inference_protocol import sse
 from inference_protocol.errors import TidegateError, UpstreamCut, UpstreamProtocol
