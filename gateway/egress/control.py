@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 import httpx
 
 from gateway.egress.endpoint import Endpoint
+from gateway.egress.small_answer import read_small
 from inference_protocol.errors import (
     UpstreamCaptive,
     UpstreamCut,
@@ -15,8 +16,6 @@ from inference_protocol.errors import (
     UpstreamTimedOut,
     UpstreamUnreachable,
 )
-
-MAX_ANSWER_BYTES = 1 << 20
 
 
 class ControlDoor:
@@ -73,11 +72,4 @@ class ControlDoor:
             )
         if response.status_code not in accepted:
             raise UpstreamProtocol(f"{self._endpoint.text} answered a probe with {response.status_code}.")
-        body = b""
-        async for chunk in response.aiter_raw():
-            body += chunk
-            if len(body) > MAX_ANSWER_BYTES:
-                raise UpstreamProtocol(
-                    f"{self._endpoint.text} answered a probe with more than {MAX_ANSWER_BYTES} bytes."
-                )
-        return body
+        return await read_small(response, self._endpoint.text)

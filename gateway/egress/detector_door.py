@@ -8,10 +8,10 @@ import httpx
 
 from gateway.egress.endpoint import Endpoint
 from gateway.egress.session import Reach
+from gateway.egress.small_answer import read_small
 from gateway.egress.transport import AiohttpTransport
 from inference_protocol.errors import UpstreamCut, UpstreamProtocol, UpstreamTimedOut
 
-MAX_ANSWER_BYTES = 1 << 20
 _CONNECTIONS = 8
 
 
@@ -60,9 +60,4 @@ class DetectorDoor:
     async def _read(self, response: httpx.Response) -> bytes:
         if response.status_code != 200:
             raise UpstreamProtocol(f"The detector answered with {response.status_code}.")
-        body = b""
-        async for chunk in response.aiter_raw():
-            body += chunk
-            if len(body) > MAX_ANSWER_BYTES:
-                raise UpstreamProtocol(f"The detector answered with more than {MAX_ANSWER_BYTES} bytes.")
-        return body
+        return await read_small(response, "The detector")
