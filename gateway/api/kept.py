@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 
 import orjson
@@ -18,7 +19,7 @@ from gateway.kept.outbox import Outbox
 from gateway.kept.outbox_file import Row, State
 from gateway.kept.room import KeptRoom
 from inference_protocol import headers
-from inference_protocol.errors import AnswerGone, AnswerNotReady, InvalidHeader, InvalidRequest, TidegateError
+from inference_protocol.errors import AnswerGone, AnswerNotReady, InvalidField, InvalidHeader, TidegateError
 from serving.answers import error_body, error_headers, send_head, send_json
 from serving.client_watch import unless_gone
 
@@ -70,8 +71,9 @@ class KeptRequests:
         kept = self._answers.running(request_id, owner)
         if kept is not None:
             kept.stop()
-            async with asyncio.timeout(_STOPPING_S):
-                await kept.answer.until_done()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_STOPPING_S):
+                    await kept.answer.until_done()
         if deferred is None:
             self._answers.forget(kept or self._answers.find(request_id, owner))
         else:
@@ -89,7 +91,7 @@ class KeptRequests:
         given = read_headers(scope).get(headers.LAST_EVENT_ID)
         after = _event_number(given, answer)
         if answer.head is not None and not answer.head.is_stream:
-            raise InvalidRequest("The request asked for no stream: fetch its `answer`.", param="request_id")
+            raise InvalidField("The request asked for no stream: fetch its `answer`.", param="request_id")
         if given is not None and answer.is_done and after == answer.pieces:
             await _send_nothing(send)  # which tells an event source to come back no more
             return

@@ -84,6 +84,7 @@ _OF_KEPT = (
     errors.AnswerNotReady,
     errors.AnswerGone,
     errors.InvalidHeader,
+    errors.InvalidField,
 )
 
 
@@ -305,9 +306,10 @@ def _schemas() -> dict[str, Any]:
 
 def _kept_request() -> dict[str, Any]:
     status = {"type": "string", "enum": ["queued", "running", "done", "failed", "expired"]}
-    of_deferred = {"position": {"type": ["integer", "null"]}, "reason": _TEXT_OR_NULL, "run": _TEXT_OR_NULL}
-    told = dict.fromkeys("accepted_at expires_at status_url answer_url".split(), _TEXT)
-    return _object("id object status", id=_TEXT, object=_TEXT, status=status, **of_deferred, **told)
+    may_be_null = dict.fromkeys("last_event_id reason run".split(), _TEXT_OR_NULL)
+    told = dict.fromkeys("id object accepted_at expires_at status_url answer_url".split(), _TEXT)
+    place = {"type": ["integer", "null"]}
+    return _object("id object status", status=status, position=place, **may_be_null, **told)
 
 
 def _explanation() -> dict[str, Any]:

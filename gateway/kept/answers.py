@@ -73,7 +73,9 @@ class Kept:
     def to_json(self) -> dict[str, Any]:
         """What its owner is shown."""
         status = "running" if self.ended_at is None else "failed" if self.failed else "done"
-        return {"id": self.id, "object": "request", "status": status, "pieces": self.answer.pieces}
+        is_stream = self.answer.head is not None and self.answer.head.is_stream
+        last = str(self.answer.pieces) if is_stream else None
+        return {"id": self.id, "object": "request", "status": status, "last_event_id": last}
 
 
 class KeptAnswers:

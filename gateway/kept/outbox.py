@@ -82,6 +82,7 @@ class Outbox:
         self._keys = keys
         self._wall = wall
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="outbox")
+        self._adding = asyncio.Lock()  # two that come together under one key are one
         try:
             self._file = OutboxFile(path)
             self._settle_unknown()
@@ -118,7 +119,7 @@ class Outbox:
         waits_for: str,
         trace: str,
     ) -> Row:
-        """Take a request in; once this returns it is on the disk.
+        """Take a request in, or find the one that its caller sent under this key; once this returns it is on the disk.
 
         Args:
             request_id: Its id from now on.
@@ -130,9 +131,24 @@ class Outbox:
             trace: Its `traceparent`.
 
         Raises:
+            IdempotencyKeyReused: The one under this key was another.
             Overloaded: It has no room.
             Unavailable: It cannot be written.
         """
+        async with self._adding:
+            found = None if idempotency_key is None else await self.known(owner, idempotency_key, content.raw)
+            return found or await self._added(request_id, owner, route, content, idempotency_key, waits_for, trace)
+
+    async def _added(
+        self,
+        request_id: str,
+        owner: Owner,
+        route: str,
+        content: Content,
+        idempotency_key: str | None,
+        waits_for: str,
+        trace: str,
+    ) -> Row:
         now, settings = self._wall(), self._settings
         due = now + settings.age_s
         row = Row(request_id, owner.tenant, owner.principal, route, State.QUEUED, now, due, waits_for, trace)

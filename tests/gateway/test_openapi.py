@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from inference_protocol import paths
+from routing_policies.snapshot import Health
 from tests.gateway.conftest import House, HouseFactory
 
 NOT_DESCRIBED = {paths.STATE, paths.STEPS, paths.TOKENIZE, paths.OPENAPI}  # the runtimes' own, and the document itself
@@ -75,6 +76,30 @@ async def test_good_answers_are_as_described(house: HouseFactory) -> None:
         for body in (CHAT, {**CHAT, "stream": True}):
             check(document, paths.CHAT_COMPLETIONS, await h.gateway.client.post(paths.CHAT_COMPLETIONS, json=body))
         check(document, paths.ROUTE_EXPLAIN, await h.gateway.client.post(paths.ROUTE_EXPLAIN, json=CHAT))
+
+
+async def test_kept_requests_are_as_described(house: HouseFactory) -> None:
+    async with house(auth={"local_may": ["finish", "defer"]}) as h:
+        document = await document_of(h)
+        client, finish = h.gateway.client, {"x-on-disconnect": "finish"}
+        for fields in ({}, {"stream": True}):
+            asked = await client.post(paths.CHAT_COMPLETIONS, json={**CHAT, **fields}, headers=finish)
+            request_id = asked.headers["x-request-id"]
+            for path in (paths.KEPT_REQUEST, paths.KEPT_ANSWER, paths.KEPT_STREAM):
+                check(document, path, await client.get(path.format(request_id=request_id)))
+        past_all = {"last-event-id": "99999"}
+        check(document, path, await client.get(path.format(request_id=request_id), headers=past_all))
+        ended = await client.delete(paths.KEPT_REQUEST.format(request_id=request_id))
+        assert str(ended.status_code) in document["paths"][paths.KEPT_REQUEST]["delete"]["responses"]
+        check(document, paths.KEPT_REQUEST, await client.get(paths.KEPT_REQUEST.format(request_id=request_id)))
+        await h.edge.stop()
+        await h.gateway.until_health(edge=Health.DOWN)
+        restricted = {"x-data-class": "restricted"}
+        put_off = await client.post(paths.CHAT_COMPLETIONS, json={**CHAT, "deferrable": True}, headers=restricted)
+        assert put_off.status_code == 202
+        check(document, paths.CHAT_COMPLETIONS, put_off)
+        check(document, paths.KEPT_REQUEST, await client.get(put_off.json()["status_url"]))
+        check(document, paths.KEPT_ANSWER, await client.get(put_off.json()["answer_url"]))
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,16 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from starlette.requests import ClientDisconnect
+from starlette.types import Message
 
 from gateway.kept.answer import KeptAnswer
+from gateway.kept.answers import KeptAnswers, Owner
+from gateway.kept.delivery import Delivery
+from gateway.kept_settings import DetachedSettings
 from gateway.state.keys import Keys
 from gateway.state.sealing import Sealer
+from inference_protocol.errors import AnswerGone, UnknownRequest
 from inference_protocol.sse import SseDecoder, SseFrame
 from tests.gateway.conftest import House, HouseFactory
 from tests.support.scripted_runtime import DONE_EVENT, Received, ScriptedRuntime, event
@@ -267,3 +273,68 @@ def test_any_cut_and_any_chunks_give_the_whole_stream(frames: list[bytes], data:
         assert [piece async for piece in again.read(0, 1.0)] == whole
 
     asyncio.run(check())
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_a_finished_answer_is_dropped_after_its_time_and_its_owner_is_told_why() -> None:
+    clock = Clock()
+    answers = KeptAnswers(DetachedSettings(kept_s=60), Keys(b"k" * 32), clock=clock)
+    me, other = Owner("acme", "mine"), Owner("acme", "other")
+    kept = answers.open("req-1", me)
+    await kept.answer.send(STREAM)
+    await kept.answer.send({"type": "http.response.body", "body": event(content="a")})
+    clock.now += 1000
+    assert answers.find("req-1", me) is kept, "one that is being made does not age"
+    answers.close(kept, failed=False)
+    clock.now += 59
+    assert answers.find("req-1", me) is kept
+    clock.now += 1
+    with pytest.raises(AnswerGone) as gone:
+        answers.find("req-1", me)
+    assert gone.value.details == {"reason": "evicted-age"}
+    with pytest.raises(UnknownRequest):
+        answers.find("req-1", other)
+    assert answers.to_json() == {"running": 0, "answers": 0, "bytes": 0}
+
+
+async def test_a_reader_who_takes_nothing_is_given_up_and_holds_nobody_else() -> None:
+    answer = KeptAnswer(Sealer(Keys(b"k" * 32), "acme", "req-1"))
+    await answer.send(STREAM)
+    await answer.send({"type": "http.response.body", "body": event(content="a")})
+
+    async def never(_: Message) -> None:
+        await asyncio.Event().wait()
+
+    delivery = Delivery(reader_s=0.05, ping_s=60)
+    with pytest.raises(ClientDisconnect):
+        await delivery.deliver(answer, never)
+    await answer.send({"type": "http.response.body", "body": event(content="b")})
+    answer.close()
+    got: list[Message] = []
+
+    async def takes(message: Message) -> None:
+        got.append(message)
+
+    await delivery.deliver(answer, takes, after=1)
+    assert [message["body"] for message in got[1:]] == [b"id: 2\n" + event(content="b"), b""]
+
+
+async def test_the_reader_of_a_silent_stream_is_sent_comments() -> None:
+    answer = KeptAnswer(Sealer(Keys(b"k" * 32), "acme", "req-1"))
+    await answer.send(STREAM)
+    pings: list[bytes] = []
+
+    async def takes(message: Message) -> None:
+        if message.get("body"):
+            pings.append(message["body"])
+            answer.close()
+
+    await Delivery(reader_s=60, ping_s=0.02).deliver(answer, takes)
+    assert pings == [b": ping\n\n"]

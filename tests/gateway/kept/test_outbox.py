@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import sqlite3
 from pathlib import Path
@@ -11,12 +12,14 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.kept.answer import KeptAnswer
 from gateway.kept.answers import Owner
 from gateway.kept.outbox import Content, Outbox
-from gateway.kept.outbox_file import Row, State
+from gateway.kept.outbox_file import OVER, OutboxFile, Row, State
 from gateway.kept_settings import OutboxSettings
 from gateway.state.keys import Keys
-from inference_protocol.errors import Overloaded
+from gateway.state.sealing import Sealer
+from inference_protocol.errors import IdempotencyKeyReused, Overloaded
 from routing_policies.policy.loader import load_text
 from routing_policies.signals.label import NOTHING, Component, DataClass
 from routing_policies.snapshot import Health
@@ -212,6 +215,96 @@ async def test_delete_takes_a_waiting_request_out_and_stops_one_that_runs(house:
         assert len(h.edge.posts) == 1
 
 
+async def is_offline(h: House) -> bool:
+    body = {"model": "auto", "messages": [{"role": "user", "content": "hello"}]}
+    return '"offline"' in (await h.gateway.client.post("/v1/route/explain", json=body)).text
+
+
+async def test_offline_it_waits_for_who_is_elsewhere_and_what_must_stay_is_answered_here(house: HouseFactory) -> None:
+    async with house(auth=MAY, outbox=FAST) as h:
+        await h.cloud.stop()
+        await until(lambda: is_offline(h))
+        public = await h.gateway.chat(deferrable=True)
+        assert public.status_code == 202
+        assert (await defer(h)).headers["x-tidegate-target"] == "edge"
+        assert (await h.gateway.chat()).status_code == 200
+        assert (await status(h, public.json()["id"]))["status"] == "queued"
+        await h.cloud.start()
+        await until_status(h, public.json()["id"], "done")
+
+
+NOWHERE = """
+apiVersion: tidegate/v1
+name: nowhere
+defaults: {class: public}
+targets:
+  cloud: {kind: cloud, clearance: internal}
+  edge:  {kind: edge, clearance: internal}
+"""
+
+
+async def put_in(h: House, request_id: str, owner: Owner, **fields: str) -> str:
+    """Put a request in the outbox as if it had been taken in under other settings."""
+    outbox = h.gateway.app.kept.outbox
+    assert outbox is not None
+    raw = json.dumps({"model": "auto", "messages": [{"role": "user", "content": "hello"}], "deferrable": True})
+    content = Content(raw.encode(), fields, NOTHING, NOTHING)
+    await outbox.add(request_id, owner, "/v1/chat/completions", content, None, waits_for="gone", trace="")
+    await until(lambda: outbox.queued == 0)
+
+    async def is_over() -> bool:
+        row = await outbox.find(request_id)
+        return row is not None and row.state in OVER
+
+    await until(is_over)
+    row = await outbox.find(request_id)
+    assert row is not None
+    return row.reason
+
+
+async def test_at_its_turn_the_policy_and_the_keys_of_then_decide(house: HouseFactory) -> None:
+    async with house(auth=MAY, outbox=FAST, loaded=load_text(NOWHERE, "nowhere.yaml")) as h:
+        local = Owner("local", "local")
+        assert await put_in(h, "req-1", local, **RESTRICTED) == "policy_refused"
+        assert await put_in(h, "req-2", Owner("acme", "gone")) == "authentication_failed"
+        assert not h.edge.posts + h.cloud.posts
+        assert await put_in(h, "req-3", local) == ""
+        assert (await answer(h, "req-1")).status_code == 403
+
+
+async def test_nobody_else_learns_of_a_request_that_waits(house: HouseFactory) -> None:
+    digest = hashlib.sha256(b"secret").hexdigest()
+    keys = [{"id": name, "secret_sha256": digest, "tenant": "acme", "may": ["defer"]} for name in ("mine", "other")]
+    async with house(auth={"keys": keys}) as h:
+        await down(h)
+        mine, other = ({"authorization": f"Bearer {name}.secret"} for name in ("mine", "other"))
+        asked = await defer(h, **mine, **{"idempotency-key": "k"})
+        for method, path in (("GET", ""), ("GET", "/answer"), ("GET", "/stream"), ("DELETE", "")):
+            found = await h.gateway.client.request(method, asked.json()["status_url"] + path, headers=other)
+            assert (found.status_code, found.json()["error"]["code"]) == (404, "request_not_found")
+        again = await defer(h, **other, **{"idempotency-key": "k"})
+        assert again.json()["id"] != asked.json()["id"], "an idempotency key is its caller's own"
+
+
+async def test_an_outbox_that_cannot_be_written_refuses_and_goes_on_once_it_can(
+    house: HouseFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> bool:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    async with house(auth=MAY, outbox=FAST) as h:
+        await down(h)
+        with monkeypatch.context() as broken:
+            broken.setattr(OutboxFile, "add", full)
+            refused = await defer(h)
+            assert refused.status_code == 503
+            assert refused.json()["error"]["details"]["reason"] == "rejected-outbox-failed"
+            assert refused.headers["retry-after"]
+        request_id = (await defer(h)).json()["id"]
+        await h.edge.start()
+        await until_status(h, request_id, "done")
+
+
 # Of the outbox alone, with a clock of the test's own.
 
 
@@ -258,6 +351,34 @@ async def test_its_bounds_hold_and_what_was_taken_in_stays(tmp_path: Path) -> No
         await add(outbox, "req-2")
     assert refused.value.details == {"reason": "rejected-outbox-full"}
     assert [await outbox.content(row) for row in rows] == [CONTENT, CONTENT]
+    outbox.close()
+
+
+async def test_two_that_come_together_under_one_key_are_one(tmp_path: Path) -> None:
+    outbox = opened(tmp_path, Wall())
+    rows = await asyncio.gather(*(add(outbox, f"req-{n}", key="k") for n in range(5)))
+    assert len({row.id for row in rows}) == 1
+    assert outbox.queued == 1
+    with pytest.raises(IdempotencyKeyReused):
+        await add(outbox, "req-9", Content(b"{}", {}, NOTHING, NOTHING), key="k")
+    outbox.close()
+
+
+async def test_the_oldest_answers_make_room_for_new_ones(tmp_path: Path) -> None:
+    wall = Wall()
+    outbox = opened(tmp_path, wall, total_bytes=3000)
+    for n in range(4):
+        row = await add(outbox, f"req-{n}")
+        sealer = Sealer(Keys(b"k" * 32), ME.tenant, row.id)
+        answer = KeptAnswer(sealer)
+        await answer.send({"type": "http.response.start", "status": 200, "headers": []})
+        await answer.send({"type": "http.response.body", "body": b"x" * 1000})
+        assert await outbox.sending(row, "run")
+        await outbox.end(row, "", answer)
+        wall.now += 1
+    rows = await outbox.rows()
+    assert [row.reason for row in rows] == ["evicted-total-bytes", "evicted-total-bytes", "", ""]
+    assert [(await outbox.answer(row)) is None for row in rows] == [True, True, False, False]
     outbox.close()
 
 
