@@ -15,7 +15,7 @@ from routing_policies.policy.loaded import LoadedPolicy
 from routing_policies.policy.model import Answers, AnswerScanning, Findings
 from routing_policies.signals.label import NOTED, DataClass, LabelRules
 
-_SCANS = list(AnswerScanning)  # from the loosest to the strictest
+_SCANS = tuple(AnswerScanning)  # from the loosest to the strictest
 
 
 @dataclass(frozen=True, slots=True)
