@@ -37,10 +37,20 @@ def test_the_way_of_a_request_has_eight_steps_each_with_a_file_of_its_own() -> N
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
-def test_every_link_of_a_page_leads_to_a_file_that_is_there(page: Path) -> None:
-    found = re.findall(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)", page.read_text(encoding="utf-8"))
-    broken = [
-        link for link in found if not link.startswith(("http://", "https://")) and not (page.parent / link).exists()
-    ]
+def test_every_link_of_a_page_leads_to_a_file_and_a_heading_that_are_there(page: Path) -> None:
+    found = re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
+    broken = [link for link in found if not link.startswith(("http://", "https://")) and not _leads(page, link)]
 
     assert broken == []
+
+
+def _leads(page: Path, link: str) -> bool:
+    path, _, heading = link.partition("#")
+    target = (page.parent / path).resolve() if path else page
+    return target.exists() and (not heading or heading in _headings(target))
+
+
+def _headings(page: Path) -> set[str]:
+    """The anchors of a page, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -253,21 +253,6 @@ def test_the_build_is_pinned_to_what_the_constraints_say() -> None:
     assert PROJECT["build-system"]["requires"] == [f"setuptools=={pins()['setuptools']}"]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/architecture.md"])
-def test_links_to_files_lead_somewhere(page: str) -> None:
-    text = (ROOT / page).read_text(encoding="utf-8")
-    targets = [link for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text) if "://" not in link]
-
-    assert targets
-    assert not [link for link in targets if not (ROOT / page).parent.joinpath(link).exists()]
-
-
-def test_architecture_names_every_package() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-
-    assert not [package for package in PACKAGES if f"`{package}`" not in text]
-
-
 def test_no_file_names_a_place_of_the_machine_it_was_written_on() -> None:
     # Put together here, so that this file does not name them.
     hosts = [".".join(parts) for parts in (("pypi", "org"), ("pythonhosted", "org"), ("download", "pytorch", "org"))]
