@@ -11,14 +11,30 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from observability import TelemetrySettings
+from routing_policies.policy.errors import PolicyError
+from routing_policies.policy.loader import load_text
 from routing_policies.snapshot import Health
 from tests.gateway.conftest import House, HouseFactory
 from tests.support.otlp_receiver import dead_endpoint, otlp_receiver
 from tests.support.running_gateway import running_gateway, settings_for
 from tests.support.scripted_runtime import Received, ScriptedRuntime, event, says
+from tests.support.waiting import until
 
 SECRET = "the grey heron stands in the reeds"
 EDGE_ONLY = {"x-data-class": "restricted"}
+CLOUD_MAY_SEE_ALL = load_text(
+    """
+apiVersion: tidegate/v1
+name: open
+defaults: {class: public}
+targets:
+  edge: {kind: edge, clearance: public}
+  cloud: {kind: cloud, clearance: restricted}
+constraints:
+  - {id: nothing-here, when: 'true', deny: [edge]}
+""",
+    "open.yaml",
+)
 Samples = Mapping[str, list[tuple[dict[str, str], float]]]
 
 
@@ -121,6 +137,51 @@ async def test_a_request_is_counted_once_however_it_ends(
     sent = sum(each["bytes_out"] for each in record["attempts"])
     assert total(samples, "tidegate_egress_bytes_total") == sent
     assert total(samples, "tidegate_egress_restricted_to_cloud_total") == 0
+
+
+async def test_a_hedge_is_an_attempt_of_its_own_and_no_fallback(house: HouseFactory) -> None:
+    hedging = {"hedge_after": 0.05}
+    async with house(edge=ScriptedRuntime(hangs), cloud=ScriptedRuntime(says("far away")), attempts=hedging) as h:
+        await asks(h)
+        await h.until_settled(1)
+        samples = await scraped(h.gateway.app)
+    counted = {
+        (own["tidegate_target"], own["tidegate_attempt_cause"], own["tidegate_outcome"]): value
+        for own, value in samples["tidegate_attempts_total"]
+    }
+    assert counted == {("edge", "first", "superseded"): 1, ("cloud", "hedge", "ok"): 1}
+    assert outcomes(samples) == {"ok": 1}
+    assert "tidegate_fallbacks_total" not in samples
+    assert total(samples, "gen_ai_server_request_duration_seconds_count") == 1
+
+
+async def test_restricted_data_at_a_cloud_target_is_counted_where_a_policy_allows_it(house: HouseFactory) -> None:
+    async with house(loaded=CLOUD_MAY_SEE_ALL) as h:
+        assert (await h.gateway.chat(SECRET, headers=EDGE_ONLY)).headers["x-tidegate-target"] == "cloud"
+        await h.gateway.chat(SECRET)
+        await h.until_settled(2)
+        samples = await scraped(h.gateway.app)
+    assert total(samples, "tidegate_egress_restricted_to_cloud_total") == 1
+    assert total(samples, "tidegate_egress_bytes_total", tidegate_target_kind="cloud") > 0
+
+
+async def test_records_that_cannot_be_written_are_counted(house: HouseFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    async with house() as h:
+        monkeypatch.setattr("gateway.records.log.RotatingFile.append", full)
+        assert (await h.gateway.chat(SECRET)).headers["x-tidegate-target"] == "edge", "it stays on this device"
+        samples = await scraped(h.gateway.app)
+    assert total(samples, "tidegate_records_failed_total") == 2
+
+
+async def test_a_policy_that_cannot_be_put_in_force_shows(house: HouseFactory) -> None:
+    async with house() as h:
+        h.gateway.app.rollout.mark_stale(PolicyError("policy.yaml", 1, 1, "not a policy"))
+        first = total(await scraped(h.gateway.app), "tidegate_policy_stale_seconds")
+        await until(lambda: h.gateway.app.rollout.stale_s > first)
+        assert total(await scraped(h.gateway.app), "tidegate_policy_stale_seconds") > first
 
 
 async def test_a_fallback_says_from_where_to_where_and_why(house: HouseFactory) -> None:
