@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import random
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fastapi import FastAPI
@@ -32,37 +30,26 @@ from gateway.api.kept import KeptRequests
 from gateway.api.models import ModelsEndpoint
 from gateway.api.openapi import OpenApiEndpoint
 from gateway.api.public_models import Parse, resolving
-from gateway.detectors.second_tier import SecondTier
-from gateway.device import DeviceWatch
 from gateway.dispatch.dispatcher import Dispatcher
 from gateway.dispatch.outbound import Outbound
 from gateway.dispatch.stream_watch import StreamLimits
 from gateway.egress.pseudonyms import Pseudonymizer
-from gateway.identity import Identity
 from gateway.kept.deferring import Deferring
 from gateway.kept.flusher import Flusher, FlusherRooms
 from gateway.kept.room import KeptRoom
 from gateway.measure import Measurer
 from gateway.metrics.instruments import OF_STATE
-from gateway.metrics.requests import RequestMetrics
 from gateway.metrics.state import StateMetrics
 from gateway.pipeline import Pipeline
 from gateway.policies.draw import Seeds
-from gateway.policies.holder import PolicyHolder
 from gateway.policies.rollout import Rollout
 from gateway.policies.start import Begun
-from gateway.policies.store import VersionStore
-from gateway.policies.watch import PolicyWatch
-from gateway.policies.wiring import demands_of
 from gateway.quota import Quotas
-from gateway.records.log import RecordLog
+from gateway.rooms import Rooms, open_rooms
 from gateway.settings import Settings
 from gateway.settle import Settlement
 from gateway.state.keys import Keys, Purpose, load_keys
-from gateway.state.label_store import LabelStore, make_label_file
-from gateway.state.taint import Taints
-from gateway.targets.connectivity import ConnectivityWatch
-from gateway.targets.poller import Poller
+from gateway.state.label_store import make_label_file
 from gateway.targets.registry import Targets
 from gateway.targets.tokens import reference_tokenizer
 from inference_protocol import paths
@@ -94,47 +81,6 @@ class App:
     rollout: Rollout
     reload: Callable[[], None]
     kept: KeptRoom
-
-
-@dataclass(frozen=True, slots=True)
-class _Rooms:
-    """What several routes share, and what is open until the end."""
-
-    targets: Targets
-    rollout: Rollout
-    watch: PolicyWatch
-    second_tier: SecondTier
-    taints: Taints
-    records: RecordLog
-    admission: InFlight
-    connectivity: ConnectivityWatch
-    meters: Meters
-    metrics: RequestMetrics
-    identity: Identity
-    kept: KeptRoom
-
-    @asynccontextmanager
-    async def lifespan(self, _: FastAPI, *, flusher: Flusher | None) -> AsyncIterator[None]:
-        poller = Poller(self.targets, connectivity=self.connectivity)
-        tasks = [
-            asyncio.create_task(poller.run(), name="poller"),
-            asyncio.create_task(self.watch.run(), name="policy-watch"),
-            asyncio.create_task(self.kept.answers.run(), name="kept-answers"),
-            asyncio.create_task(self.second_tier.run(), name="detectors"),
-        ]
-        if flusher is not None:
-            tasks.append(asyncio.create_task(flusher.run(), name="flusher"))
-        try:
-            yield
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await self.targets.aclose()
-            await self.second_tier.aclose()
-            self.records.close()
-            self.taints.close()
-            self.kept.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +116,7 @@ def create_app(
     """
     draw = random.Random(secrets.token_bytes(32))  # noqa: S311  # ids and seeds keep no secret
     keys = load_keys(settings.folder.keys, before_the_first=lambda: make_label_file(settings.folder.labels_file))
-    rollout = _rollout(settings, begun, wall)
-    rooms = _rooms(settings, rollout, keys, draw, clock=clock, wall=wall)
+    rooms = open_rooms(settings, begun, keys, draw, clock=clock, wall=wall)
     _observe(rooms, clock)
     pipeline = _pipeline(settings, rooms, keys, tracer, clock=clock, any_seed=lambda: draw.getrandbits(63))
     begin = ExchangeOpener(clock=clock, wall=wall, new_id=lambda: f"req-{draw.getrandbits(96):024x}")
@@ -190,62 +135,31 @@ def create_app(
         rooms.meters,
         rooms.admission,
         rooms.targets,
-        rollout,
+        rooms.rollout,
         rooms.watch.ask,
         rooms.kept,
     )
 
 
-def _rooms(
-    settings: Settings,
-    rollout: Rollout,
-    keys: Keys,
-    draw: random.Random,
-    *,
-    clock: Callable[[], float],
-    wall: Callable[[], float],
-) -> _Rooms:
-    """Open what the routes share."""
-    connectivity = ConnectivityWatch(_elsewhere(rollout.holder), clock=clock, metered=settings.metered)
-    targets = Targets.from_settings(
-        settings, device=DeviceWatch(lambda: connectivity.state, clock=clock), clock=clock, draw=draw
-    )
-    meters, telling = Meters(), settings.telemetry
-    return _Rooms(
-        targets,
-        rollout,
-        PolicyWatch(rollout, on_change=settings.rollout.watch),
-        SecondTier.from_settings(settings.detectors),
-        Taints(LabelStore(settings.folder.labels_file, wall=wall), keys),
-        RecordLog.from_settings(settings),
-        InFlight(settings.limits.concurrent_requests, settings.limits.body_bytes_in_flight, clock=clock),
-        connectivity,
-        meters,
-        RequestMetrics(meters, targets, telling.genai_conventions, tenants=telling.metric_tenants),
-        Identity(settings.auth),
-        KeptRoom.open(settings, keys, clock=clock, wall=wall),
-    )
-
-
-def _observe(rooms: _Rooms, clock: Callable[[], float]) -> None:
+def _observe(rooms: Rooms, clock: Callable[[], float]) -> None:
     """Have the rooms read whenever somebody asks how they stand."""
-    state = StateMetrics(rooms.targets, rooms.rollout, rooms.records, rooms.admission, rooms.connectivity, clock=clock)
+    state = StateMetrics(
+        rooms.targets, rooms.rollout, rooms.records, rooms.admission, rooms.connectivity, rooms.kept, clock=clock
+    )
     rooms.meters.observe(OF_STATE, state.read)
 
 
-def _rollout(settings: Settings, begun: Begun, wall: Callable[[], float]) -> Rollout:
-    """The policies in force, and the way for others to come into force."""
-    store = VersionStore(settings.folder.policies)
-    rollout = Rollout(PolicyHolder(begun.in_force), store, demands_of(settings), settings.policy, wall=wall)
-    if begun.fault is not None:
-        rollout.mark_stale(begun.fault)
-    return rollout
-
-
-def _admin(settings: Settings, rooms: _Rooms, flusher: Flusher | None, clock: Callable[[], float]) -> AdminApp:
+def _admin(settings: Settings, rooms: Rooms, flusher: Flusher | None, clock: Callable[[], float]) -> AdminApp:
     """What operators reach: each room brings its own routes."""
     views = Views(
-        rooms.rollout, rooms.targets, rooms.connectivity, rooms.admission, rooms.metrics, rooms.meters, clock=clock
+        rooms.rollout,
+        rooms.targets,
+        rooms.connectivity,
+        rooms.admission,
+        rooms.kept,
+        rooms.metrics,
+        rooms.meters,
+        clock=clock,
     )
     routes = [*views.routes(), *PolicyCalls(rooms.rollout).routes()]
     if rooms.kept.outbox is not None and flusher is not None:
@@ -255,7 +169,7 @@ def _admin(settings: Settings, rooms: _Rooms, flusher: Flusher | None, clock: Ca
 
 def _pipeline(
     settings: Settings,
-    rooms: _Rooms,
+    rooms: Rooms,
     keys: Keys,
     tracer: Tracer,
     *,
@@ -294,7 +208,7 @@ def _pipeline(
     )
 
 
-def _way(settings: Settings, rooms: _Rooms, pipeline: Pipeline, clock: Callable[[], float]) -> _Way:
+def _way(settings: Settings, rooms: Rooms, pipeline: Pipeline, clock: Callable[[], float]) -> _Way:
     chat, completion = (
         resolving(parse, settings.default_model, rooms.targets.public_models)
         for parse in (parse_chat, parse_completion)
@@ -308,7 +222,7 @@ def _way(settings: Settings, rooms: _Rooms, pipeline: Pipeline, clock: Callable[
 
 
 def _posts(
-    settings: Settings, rooms: _Rooms, way: _Way, begin: ExchangeOpener, clock: Callable[[], float]
+    settings: Settings, rooms: Rooms, way: _Way, begin: ExchangeOpener, clock: Callable[[], float]
 ) -> dict[str, ASGIApp]:
     """The routes that take an inference request; they differ in what is done with it."""
     endpoint = functools.partial(
@@ -329,7 +243,7 @@ def _posts(
     return {**posts, paths.ROUTE_EXPLAIN: endpoint(Explaining(way.pipeline), parse=way.parsers[paths.CHAT_COMPLETIONS])}
 
 
-def _flusher(settings: Settings, rooms: _Rooms, way: _Way, tracer: Tracer, begin: ExchangeOpener) -> Flusher | None:
+def _flusher(settings: Settings, rooms: Rooms, way: _Way, tracer: Tracer, begin: ExchangeOpener) -> Flusher | None:
     """What answers deferred requests, where there are any."""
     if rooms.kept.outbox is None:
         return None
@@ -352,16 +266,6 @@ def _flusher(settings: Settings, rooms: _Rooms, way: _Way, tracer: Tracer, begin
     )
 
 
-def _elsewhere(policies: PolicyHolder) -> Callable[[str], bool]:
-    """Whether a target is not this device, by the policy in force."""
-
-    def is_elsewhere(name: str) -> bool:
-        promise = policies.current.policy.targets.get(name)
-        return promise is not None and not promise.on_device
-
-    return is_elsewhere
-
-
 def _stream_limits(settings: Settings) -> Callable[[str], StreamLimits]:
     """The bounds on a stream, by the target that it comes from."""
     found: dict[str, StreamLimits] = {}
@@ -371,7 +275,7 @@ def _stream_limits(settings: Settings) -> Callable[[str], StreamLimits]:
     return found.__getitem__
 
 
-def _framework(rooms: _Rooms, posts: Mapping[str, ASGIApp], flusher: Flusher | None) -> FastAPI:
+def _framework(rooms: Rooms, posts: Mapping[str, ASGIApp], flusher: Flusher | None) -> FastAPI:
     """All routes within the framework, which answers for other paths and methods too."""
     # Our own document, and not the bundled pages, which would load scripts from another host.
     lifespan = functools.partial(rooms.lifespan, flusher=flusher)

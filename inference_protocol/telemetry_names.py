@@ -25,6 +25,9 @@ GEN_AI_OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
 GEN_AI_CACHED_TOKENS = "gen_ai.usage.cache_read.input_tokens"
 GEN_AI_TOKEN_TYPE = "gen_ai.token.type"  # noqa: S105  # no password
 
+# What the conventions call each task.
+OPERATIONS = {"chat": "chat", "completion": "text_completion", "embedding": "embeddings"}
+
 # Ours.
 REQUEST_ID = "tidegate.request_id"
 OUTCOME = "tidegate.outcome"
@@ -98,6 +101,9 @@ METRIC_ENDPOINT_HEALTH = "tidegate.endpoint.health"
 METRIC_BREAKER = "tidegate.endpoint.breaker"
 METRIC_ENDPOINT_IN_FLIGHT = "tidegate.endpoint.in_flight"
 METRIC_TARGET_WAITING = "tidegate.target.waiting"
+METRIC_KEPT_RUNNING = "tidegate.kept.running"
+METRIC_KEPT_SIZE = "tidegate.kept.size"
+METRIC_OUTBOX_WAITING = "tidegate.outbox.waiting"
 METRIC_ENGINE_SLOTS = "tidegate.engine.slots"
 METRIC_ENGINE_RUNNING = "tidegate.engine.running"
 METRIC_ENGINE_WAITING = "tidegate.engine.waiting"

@@ -8,6 +8,7 @@ from typing import Any
 from gateway.admin import paths
 from gateway.admin.app import Call, Document, Route
 from gateway.admin.policy_calls import as_json
+from gateway.kept.room import KeptRoom
 from gateway.metrics.requests import RequestMetrics
 from gateway.policies.held import Held
 from gateway.policies.holder import Version
@@ -29,6 +30,7 @@ class Views:
         targets: Targets,
         connectivity: ConnectivityWatch,
         admission: InFlight,
+        kept: KeptRoom,
         metrics: RequestMetrics,
         meters: Meters,
         *,
@@ -39,6 +41,7 @@ class Views:
         self._targets = targets
         self._connectivity = connectivity
         self._admission = admission
+        self._kept = kept
         self._metrics = metrics
         self._meters = meters
         self._clock = clock
@@ -61,6 +64,7 @@ class Views:
                 "body_bytes": self._admission.bytes,
                 "draining": self._admission.draining,
             },
+            "kept": self._kept.to_json(),
             "policy": _policy(self._rollout),
             "connectivity": connectivity_status(self._connectivity, now),
             "targets": targets_status(self._targets, now),

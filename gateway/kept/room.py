@@ -42,6 +42,15 @@ class KeptRoom:
         )
         return cls(answers, delivery, Finishing(answers, delivery), outbox)
 
+    @property
+    def waiting(self) -> int:
+        """Deferred requests that wait."""
+        return 0 if self.outbox is None else self.outbox.queued
+
+    def to_json(self) -> dict[str, int]:
+        """What operators are shown."""
+        return {**self.answers.to_json(), "waiting": self.waiting}
+
     def close(self) -> None:
         """Close the outbox."""
         if self.outbox is not None:

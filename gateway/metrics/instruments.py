@@ -187,6 +187,13 @@ ENDPOINT_IN_FLIGHT = _gauge(
 TARGET_WAITING = _gauge(
     names.METRIC_TARGET_WAITING, "{attempt}", "Attempts that wait here for a place at a target.", (names.TARGET,)
 )
+KEPT_RUNNING = _gauge(
+    names.METRIC_KEPT_RUNNING, "{request}", "Answers that are being made and kept, for callers who may have hung up."
+)
+KEPT_SIZE = _gauge(names.METRIC_KEPT_SIZE, "By", "What kept answers take in memory.")
+OUTBOX_WAITING = _gauge(
+    names.METRIC_OUTBOX_WAITING, "{request}", "Deferred requests that wait until somebody can answer."
+)
 ENGINE_SLOTS = _gauge(names.METRIC_ENGINE_SLOTS, "{slot}", "Requests that a runtime can run at once.", _AT_ENDPOINT)
 ENGINE_RUNNING = _gauge(names.METRIC_ENGINE_RUNNING, "{request}", "Requests in a runtime's slots.", _AT_ENDPOINT)
 ENGINE_WAITING = _gauge(
@@ -218,6 +225,7 @@ OF_REQUESTS = (
 OF_STATE = (
     *(RECORDS_FAILED, IN_FLIGHT, POLICY_VERSION, POLICY_STALE, POLICY_LOOSER, POLICY_HELD, CONNECTIVITY),
     *(ENDPOINT_HEALTH, BREAKER, ENDPOINT_IN_FLIGHT, TARGET_WAITING),
+    *(KEPT_RUNNING, KEPT_SIZE, OUTBOX_WAITING),
     *(ENGINE_SLOTS, ENGINE_RUNNING, ENGINE_WAITING, ENGINE_PREFILL_QUEUED, ENGINE_PREFILL_SPEED, ENGINE_STEP),
     *(ENGINE_DRAFTED, ENGINE_ACCEPTED),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 
+from gateway.kept.room import KeptRoom
 from gateway.metrics import instruments
 from gateway.policies.rollout import Rollout
 from gateway.records.log import RecordLog
@@ -28,6 +29,7 @@ class StateMetrics:
         records: RecordLog,
         admission: InFlight,
         connectivity: ConnectivityWatch,
+        kept: KeptRoom,
         *,
         clock: Callable[[], float],
     ) -> None:
@@ -37,6 +39,7 @@ class StateMetrics:
         self._records = records
         self._admission = admission
         self._connectivity = connectivity
+        self._kept = kept
         self._clock = clock
 
     def read(self) -> Iterator[Reading]:
@@ -45,6 +48,9 @@ class StateMetrics:
         yield Reading(instruments.IN_FLIGHT, self._admission.count)
         yield from _policy(self._rollout)
         yield from _one_of(instruments.CONNECTIVITY, Connectivity, self._connectivity.state)
+        yield Reading(instruments.KEPT_RUNNING, len(self._kept.answers.running_ids()))
+        yield Reading(instruments.KEPT_SIZE, self._kept.answers.bytes)
+        yield Reading(instruments.OUTBOX_WAITING, self._kept.waiting)
         now = self._clock()
         for target in self._targets:
             yield Reading(instruments.TARGET_WAITING, target.pool.waiting, (target.name,))
