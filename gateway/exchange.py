@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -15,7 +15,7 @@ from gateway.policies.holder import Arm
 from gateway.policies.shadow import Asked
 from gateway.targets.pool import Lease
 from inference_protocol import telemetry_names as names
-from inference_protocol.errors import TidegateError
+from inference_protocol.errors import AnswerWithheld, TidegateError
 from inference_protocol.outcome import Outcome
 from inference_protocol.request import InferenceRequest
 from routing_policies.policy.loader import LoadedPolicy
@@ -150,6 +150,13 @@ class Exchange:
             return None
         won = (each for each in reversed(self.attempts) if each.outcome is not Outcome.SUPERSEDED)
         return next((each for each in won if each.facts is not None), None)
+
+    @property
+    def answer_findings(self) -> Mapping[str, int]:
+        """Kind to number of what was found in the answer that the caller gets, or that was withheld whole."""
+        withheld = (each for each in self.attempts if each.error == AnswerWithheld.code)
+        read = self.answered or next(withheld, None)
+        return {} if read is None or read.facts is None else read.facts.findings
 
     @property
     def wall_ns(self) -> int:

@@ -112,8 +112,8 @@ class Settlement:
         if exchange.committed_at is not None and exchange.answered is not None:
             attributes[names.TARGET] = exchange.answered.target
             attributes[names.RELAY_MS] = (now - exchange.committed_at) * 1000
-            if exchange.answered.facts is not None and exchange.answered.facts.findings:
-                attributes[names.ANSWER_FINDINGS] = sorted(exchange.answered.facts.findings)
+        if exchange.answer_findings:
+            attributes[names.ANSWER_FINDINGS] = sorted(exchange.answer_findings)
         if exchange.error is not None:
             attributes[names.ERROR_TYPE] = exchange.error.error_type
             if exchange.error.http_status >= 500:

@@ -146,10 +146,10 @@ class Attempts:
             max_answer_bytes=self._max_answer_bytes,
         )
         answer = await attempt(made.lease.replica, plan, self._clock, self._wall)
+        made.facts = answer.facts
         answer = await scanned(answer, decided.policy.policy.answers, self._scanner)
         answer = restored(answer, permit.body.originals, decided.request)
         made.first_content_at = self._clock()
-        made.facts = answer.facts
         return answer
 
     def _judge(self, error: TidegateError, lease: Lease) -> None:
@@ -179,14 +179,14 @@ class Attempts:
             names.ATTEMPT: len(exchange.attempts) + 1,
             names.POLICY_DIGEST: exchange.decided.policy.digest,
             names.POLICY_VERSION: exchange.decided.policy_version,
-            names.GEN_AI_OPERATION_NAME: request.task.value,
+            names.GEN_AI_OPERATION_NAME: names.OPERATIONS[request.task],
             names.GEN_AI_REQUEST_MODEL: request.model,
             names.GEN_AI_REQUEST_STREAM: request.stream,
         }
         if step.cause is not Cause.FIRST:
             attributes[names.ATTEMPT_CAUSE] = step.cause.value
         return observability.child(
-            self._tracer, exchange.span, f"{request.task} {request.model}", SpanKind.CLIENT, attributes=attributes
+            self._tracer, exchange.span, f"{names.OPERATIONS[request.task]} {request.model}", SpanKind.CLIENT, attributes=attributes
         )
 
 

@@ -93,7 +93,7 @@ def outcome_record(exchange: Exchange, now: float, shadow: Mapping[str, Any] | N
         "parts_ms": {part: round(ms, 3) for part, ms in exchange.parts_ms.items()},
         "finish_reason": facts.finish_reason if facts is not None else None,
         "tokens": _tokens(facts),
-        "answer_findings": dict(facts.findings) if facts is not None else {},
+        "answer_findings": dict(exchange.answer_findings),
         "attempts": [_attempt(attempt, now) for attempt in exchange.attempts],
         "shadow": shadow,
     }

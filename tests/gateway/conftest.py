@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import pytest
 from gateway.records.reader import read_records
 from routing_policies.policy.loaded import LoadedPolicy
 from routing_policies.snapshot import Health
+from tests.support.canaries import Sinks
 from tests.support.running_gateway import RunningGateway, running_gateway, settings_for
 from tests.support.scripted_runtime import ScriptedRuntime, state
 from tests.support.tokenizer import write_word_tokenizer
@@ -65,3 +67,10 @@ def house(tmp_path: Path) -> HouseFactory:
                 yield House(gateway, edge, cloud)
 
     return build
+
+
+@pytest.fixture
+def sinks(tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> Sinks:
+    """Everything that may be read by somebody who is not the caller."""
+    caplog.set_level(logging.INFO)
+    return Sinks(tmp_path, caplog, capfd)

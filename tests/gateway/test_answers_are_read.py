@@ -70,6 +70,8 @@ async def test_a_stopped_answer_that_is_not_streamed_is_the_error_alone_and_no_o
         assert response.json()["error"]["code"] == "answer_withheld"
         assert "1111" not in response.text
         assert len(h.edge.posts) == 1
+        (outcome,) = await h.until_settled(1)
+        assert (outcome["error"], outcome["answer_findings"]) == ("answer_withheld", {"card": 1})
 
 
 async def test_by_default_nobody_reads_answers(house: HouseFactory) -> None:

@@ -1,182 +1,46 @@
 """Canaries: unique strings go through every path, success and failure, and must be found in no sink but the answer.
 
-Sinks are the log, standard output and error, every file of the state folder (records, spans, labels), error bodies of
-our own, and what is sent to a target beside the body that was cleared for it.
+Beside the sinks of `tests/support/canaries.py` these are the error bodies of our own, and what is sent to a target
+beside the body that was cleared for it. What a request may go through beside the plain way is in
+`test_no_content_on_other_ways.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from gateway.pipeline import Pipeline
-from inference_protocol.runtime_state import RuntimeState
 from inference_protocol.text_parts import TextPart
 from routing_policies.policy.loader import load_text
 from routing_policies.signals.scanner import Scanner
 from routing_policies.snapshot import Health
 from tests.gateway.conftest import House, HouseFactory
-from tests.support.scripted_runtime import DONE_EVENT, Answer, Received, ScriptedRuntime, event, says, state
-from tests.support.waiting import until
-
-ASKED, ANSWERED = "cAnArYasked7e1", "cAnArYanswered4b2"
-HEADER, QUERY, MARKED = "cAnArYheader9c3", "cAnArYquery5d4", "cAnArYmarked8f5"
-CANARIES = (ASKED, ANSWERED, HEADER, QUERY)
-EMAIL = "canary.person@corp-7e1.com"
-LONG = "The tide turns twice a day. " * 130 + ASKED  # so that the cloud is asked first
-
-
-def body(**fields: Any) -> dict[str, Any]:
-    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": json.dumps({"x": ASKED})}}
-    return {
-        "model": "auto",
-        "messages": [
-            {"role": "system", "content": f"You are {ASKED}."},
-            {"role": "user", "content": "hello"},
-            {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": "c1", "content": ASKED},
-            {"role": "user", "content": [{"type": "text", "text": LONG}]},
-        ],
-        "metadata": {"note": ASKED, ASKED: "as a key"},
-        "brand_new": {ASKED: [ASKED]},
-        "max_tokens": 8,
-        **fields,
-    }
-
-
-# What a caller may send along; none of it goes any further.
-STRANGE_HEADERS = {
-    "cookie": f"session={HEADER}",
-    "authorization": f"Bearer {HEADER}.{HEADER}",
-    "x-api-key": HEADER,
-    "x-forwarded-for": HEADER,
-    "user-agent": HEADER,
-    "openai-organization": HEADER,
-    "baggage": f"user={HEADER}",
-    "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-    "tracestate": f"vendor={HEADER.lower()}",
-}
-
-
-class Sinks:
-    """Everything that may be read by somebody who is not the caller."""
-
-    def __init__(self, folder: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
-        self._folder = folder
-        self._caplog = caplog
-        self._capfd = capfd
-
-    def contents(self) -> Iterator[tuple[str, bytes]]:
-        for path in sorted(self._folder.rglob("*")):
-            if path.is_file() and "models" not in path.parts:
-                yield path.name, path.read_bytes()
-        formatter = logging.Formatter()
-        # The test's own client logs what it asks for.
-        logged = [
-            formatter.format(r) for r in self._caplog.records if r.name.partition(".")[0] not in {"httpx", "httpcore"}
-        ]
-        yield "log", "\n".join(logged).encode()
-        for name, text in zip(("stdout", "stderr"), self._capfd.readouterr(), strict=True):
-            yield name, text.encode()
-
-    def holding(self, *canaries: str) -> list[str]:
-        found = list(self.contents())
-        assert any(name == "requests.jsonl" and held for name, held in found), "no record was written"
-        return [
-            f"{canary} in {name}"
-            for name, held in found
-            for canary in canaries
-            if canary.lower().encode() in held.lower()
-        ]
-
-
-@pytest.fixture
-def sinks(tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> Sinks:
-    caplog.set_level(logging.INFO)
-    return Sinks(tmp_path, caplog, capfd)
-
-
-def able(**fields: Any) -> RuntimeState:
-    """The report of a runtime that knows tools, as the requests here need."""
-    report = state(**fields)
-    return report.model_copy(update={"models": tuple(m.model_copy(update={"tools": True}) for m in report.models)})
-
-
-async def post(
-    h: House, content: bytes | dict[str, Any], path: str = "/v1/chat/completions", **more: str
-) -> httpx.Response:
-    raw = content if isinstance(content, bytes) else json.dumps(content).encode()
-    headers = {"content-type": "application/json", **STRANGE_HEADERS, **more}
-    return await h.gateway.client.post(f"{path}?q={QUERY}", content=raw, headers=headers)
-
-
-def beside_the_body(runtime: ScriptedRuntime) -> str:
-    """What a target was sent that is no body: its request line and headers."""
-    return json.dumps([[r.path, r.headers] for r in runtime.requests]).lower()
-
-
-async def errors(request: Received) -> None:
-    await request.json_answer(500, {"error": {"message": f"could not read {ASKED}, said {ANSWERED}"}})
-
-
-async def blames(request: Received) -> None:
-    await request.json_answer(400, {"error": {"message": f"wrong: {ASKED} {ANSWERED}"}})
-
-
-async def sends_html(request: Received) -> None:
-    await request.head(200, f"text/html; {ANSWERED}")
-    await request.chunk(f"<html>{ASKED}{ANSWERED}</html>".encode())
-    await request.end()
-
-
-async def sends_garbage(request: Received) -> None:
-    await request.head()
-    for _ in range(20):
-        await request.chunk(f"data: {{{ANSWERED} {ASKED}\n\n".encode())
-    await request.end()
-
-
-async def errors_in_the_stream(request: Received) -> None:
-    await request.head()
-    await request.chunk(event(content=ANSWERED))
-    await request.chunk(b"data: " + json.dumps({"error": {"message": f"{ASKED} {ANSWERED}"}}).encode() + b"\n\n")
-    await request.end()
-
-
-async def cuts(request: Received) -> None:
-    await request.head()
-    await request.chunk(event(content=ANSWERED))
-    request.cut()
-
-
-async def answers_a_bad_head(request: Received) -> None:
-    await request.send(f"{ANSWERED} {ASKED}\r\n\r\n".encode())
-    request.cut()
-
-
-async def redirects(request: Received) -> None:
-    await request.json_answer(307, {"x": ANSWERED}, extra=f"location: http://127.0.0.1/{ANSWERED}\r\n")
-
-
-ANSWERS: list[Answer] = [
-    says(f"fine {ANSWERED}"),
-    errors,
+from tests.support.canaries import (
+    ANSWERED,
+    ANSWERS,
+    ASKED,
+    CANARIES,
+    EMAIL,
+    HEADER,
+    MARKED,
+    QUERY,
+    Sinks,
+    able,
+    beside_the_body,
     blames,
-    sends_html,
-    sends_garbage,
-    errors_in_the_stream,
+    body,
     cuts,
-    answers_a_bad_head,
-    redirects,
-]
+    errors,
+    post,
+)
+from tests.support.scripted_runtime import DONE_EVENT, Answer, Received, ScriptedRuntime, event, says
+from tests.support.waiting import until
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -185,7 +49,7 @@ async def test_whatever_a_target_answers_no_sink_holds_content(
     house: HouseFactory, sinks: Sinks, answer: Answer, stream: bool
 ) -> None:
     async with house(cloud=ScriptedRuntime(answer, able(window=8192)), edge=ScriptedRuntime(answer, able())) as h:
-        await post(h, body(stream=stream))
+        await post(h.gateway, body(stream=stream))
         assert h.cloud.posts, "the cloud was not asked"
         assert HEADER.lower() not in beside_the_body(h.cloud) + beside_the_body(h.edge)
         assert ASKED.lower() not in beside_the_body(h.cloud) + beside_the_body(h.edge)
@@ -218,19 +82,19 @@ async def test_a_refused_request_is_not_repeated_by_its_error_nor_by_any_sink(
 ) -> None:
     async with house() as h:
         for path in ("/v1/chat/completions", "/v1/route/explain"):
-            response = await post(h, content, path)
+            response = await post(h.gateway, content, path)
             assert 400 <= response.status_code < 500
             assert ASKED not in response.text
             assert ASKED not in str(response.headers)
         assert not h.edge.posts + h.cloud.posts
-        await post(h, b"")  # so that there is a record in any case
+        await post(h.gateway, b"")  # so that there is a record in any case
     assert sinks.holding(*CANARIES) == []
 
 
 async def test_bad_headers_are_named_and_not_repeated(house: HouseFactory, sinks: Sinks) -> None:
     async with house() as h:
         for name in ("x-data-class", "x-data-tags", "x-latency-budget-ms", "content-encoding", "grpc-timeout"):
-            response = await post(h, body(), **{name: f"{HEADER} {HEADER}"})
+            response = await post(h.gateway, body(), **{name: f"{HEADER} {HEADER}"})
             assert response.status_code in {400, 415}
         assert not h.edge.posts + h.cloud.posts
     assert sinks.holding(*CANARIES) == []
@@ -246,11 +110,11 @@ async def test_a_crash_of_our_own_tells_nothing_of_the_request(
 ) -> None:
     async with house() as h:
         monkeypatch.setattr(Pipeline, "decide", crashes)
-        response = await post(h, body(), path)
+        response = await post(h.gateway, body(), path)
         assert response.status_code == 500
         assert response.json()["error"]["code"] == "internal_error"
         assert ASKED not in response.text
-        await post(h, b"")
+        await post(h.gateway, b"")
     assert sinks.holding(*CANARIES, EMAIL) == []
 
 
@@ -265,7 +129,7 @@ async def test_a_detector_that_fails_tells_nothing_of_what_it_read(
     async with house(edge=ScriptedRuntime(says(ANSWERED), able())) as h:
         monkeypatch.setattr("routing_policies.signals.network_addresses._is_somebodys", crashes)
         monkeypatch.setattr(Scanner, "scan", scan)
-        response = await post(h, body(brand_new=f"{ASKED} 86.121.97.248"))
+        response = await post(h.gateway, body(brand_new=f"{ASKED} 86.121.97.248"))
         assert response.headers["x-tidegate-label"].startswith("restricted"), "a failed detector is never clean"
         assert not h.cloud.posts
     assert sinks.holding(*CANARIES, EMAIL, "86.121.97.248") == []
@@ -323,7 +187,9 @@ async def test_a_request_that_is_put_off_and_its_answer_are_in_no_sink(
     async with house(edge=ScriptedRuntime(answer, able()), auth=MAY, outbox={"flush_per_s": 50}) as h:
         await h.edge.stop()
         await h.gateway.until_health(edge=Health.DOWN)
-        put_off = await post(h, body(deferrable=True), **{"x-data-class": "restricted", "idempotency-key": HEADER})
+        put_off = await post(
+            h.gateway, body(deferrable=True), **{"x-data-class": "restricted", "idempotency-key": HEADER}
+        )
         assert put_off.status_code == 202
         assert ASKED not in put_off.text
         assert sinks.holding(*CANARIES) == [], "while it waits"
@@ -342,10 +208,12 @@ async def test_a_request_that_is_put_off_and_its_answer_are_in_no_sink(
 async def test_nothing_of_what_stays_here_is_sent_anywhere(house: HouseFactory, sinks: Sinks) -> None:
     async with house(edge=ScriptedRuntime(says(ANSWERED), able())) as h:
         for fields in ({"stream": True}, {"stream": False}):
-            response = await post(h, body(**fields), **{"x-data-class": "restricted", "x-data-tags": MARKED.lower()})
+            response = await post(
+                h.gateway, body(**fields), **{"x-data-class": "restricted", "x-data-tags": MARKED.lower()}
+            )
             assert response.headers["x-tidegate-target"] == "edge"
         await h.edge.stop()
-        assert (await post(h, body(), **{"x-data-class": "restricted"})).status_code == 503
+        assert (await post(h.gateway, body(), **{"x-data-class": "restricted"})).status_code == 503
         assert not h.cloud.posts
         assert ASKED.lower() not in beside_the_body(h.cloud)
     assert sinks.holding(*CANARIES) == []
@@ -380,7 +248,7 @@ async def test_what_a_token_stands_for_is_in_no_sink_and_does_not_leave(
 ) -> None:
     async with replacing(answer) as h:
         messages = [{"role": "user", "content": f"{ASKED}: write to {EMAIL}"}]
-        await post(h, {"model": "auto", "messages": messages, "stream": stream, "max_tokens": 8})
+        await post(h.gateway, {"model": "auto", "messages": messages, "stream": stream, "max_tokens": 8})
         assert h.cloud.posts
         assert EMAIL.encode() not in b"".join(r.body for r in h.cloud.posts)
         assert EMAIL not in beside_the_body(h.cloud)
