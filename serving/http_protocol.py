@@ -4,6 +4,8 @@ A head may be so long and take so long; what cannot be read is answered in the s
 speak another protocol (`Upgrade: h2c`, which curl and Java's client make) is passed over, as RFC 9110 §7.8 allows, and
 the request is taken as the HTTP/1.1 that it is.
 
+A client of HTTP/1.0 gets no chunks.
+
 Fields after a chunked body are refused: headers have been read by then, so that what such a field says of the request,
 its privacy class among it, would be passed over in silence.
 """
@@ -20,6 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from inference_protocol.errors import HeadTooLarge, InvalidRequest, TidegateError
 from serving.answers import error_body
 from serving.joined_writes import JoinedWrites
+from serving.unchunked import Unchunked
 
 MAX_HEAD_BYTES = 64 << 10
 HEAD_TIMEOUT_S = 10.0
@@ -85,6 +88,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._in_head = False
         self._head_came()
         super().on_headers_complete()
+        if self.parser.get_http_version() == "1.0":
+            self.cycle.transport = Unchunked(self.cycle.transport)  # type: ignore[assignment]  # it stands for one
 
     def on_message_complete(self) -> None:
         """The body is there."""

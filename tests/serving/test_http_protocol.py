@@ -26,9 +26,17 @@ async def echoes(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
+async def streams(scope: Any, receive: Any, send: Any) -> None:
+    """An answer without a length, in pieces of which one looks like the end of chunks."""
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    for piece in (b"one", b"", b"0\r\n\r\n", b"two"):
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": b"end"})
+
+
 @asynccontextmanager
-async def served() -> AsyncIterator[int]:
-    config = uvicorn.Config(echoes, http=BoundedHttpProtocol, ws="none", lifespan="off", log_level="error")
+async def served(app: Any = echoes) -> AsyncIterator[int]:
+    config = uvicorn.Config(app, http=BoundedHttpProtocol, ws="none", lifespan="off", log_level="error")
     server = uvicorn.Server(config)
     config.load()
     server.lifespan = config.lifespan_class(config)
@@ -111,3 +119,20 @@ async def test_a_field_after_the_body_is_refused_before_anybody_has_seen_the_req
             assert status == 400
             assert b"after the body" in answer
         assert (await answer_to(port, head + body + b"\r\n"))[0] == 200
+
+
+async def test_a_client_of_http_1_0_gets_its_answer_without_chunks_and_its_end_by_the_connection() -> None:
+    async with served(streams) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /x HTTP/1.0\r\nhost: t\r\n\r\n")
+        async with asyncio.timeout(5):
+            head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+        assert b"transfer-encoding" not in head.lower()
+        assert body == b"one0\r\n\r\ntwoend"
+        writer.close()
+
+
+async def test_a_client_of_http_1_0_gets_an_answer_with_a_length_as_it_is() -> None:
+    async with served() as port:
+        status, body = await answer_to(port, post(b"hello").replace(b"HTTP/1.1", b"HTTP/1.0"))
+        assert (status, body) == (200, b"hello")

@@ -143,6 +143,11 @@ def a_caller_that_waits_for_a_go_ahead_is_answered(gateway: Gateway) -> None:
         expect(connection.some().startswith(b"HTTP/1.1 "), "neither a go-ahead nor an answer comes")
 
 
+def an_old_client_gets_no_chunks(gateway: Gateway) -> None:
+    reply = gateway.reply(gateway.asked(stream=True).replace(b" HTTP/1.1\r\n", b" HTTP/1.0\r\n", 1))
+    expect(reply.ends != "chunks", "a stream for HTTP/1.0 comes in chunks")
+
+
 def an_offer_of_another_protocol_is_passed_over(gateway: Gateway) -> None:
     offer = ("connection: Upgrade, HTTP2-Settings", "upgrade: h2c", "http2-settings: AAMAAABkAAQAAP__")
     reply = gateway.reply(gateway.asked(*offer))
@@ -179,6 +184,7 @@ CASES = (
     a_field_cannot_put_another_into_the_answer,
     two_requests_sent_at_once_are_answered_in_turn,
     a_caller_that_waits_for_a_go_ahead_is_answered,
+    an_old_client_gets_no_chunks,
     an_offer_of_another_protocol_is_passed_over,
     after_all_that_a_request_is_answered,
 )

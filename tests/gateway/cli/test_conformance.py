@@ -129,6 +129,10 @@ def without_end(head: bytes, body: dict[str, Any]) -> bytes:
     return b"\r\n".join(line for line in fine(head, body).split(b"\r\n") if not line.startswith(b"content-length"))
 
 
+def in_chunks(*_: object) -> bytes:
+    return b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"
+
+
 def repeating(head: bytes, body: dict[str, Any]) -> bytes:
     error = {"message": json.dumps(body.get("messages")) + head.decode(), "type": "x", "param": None, "code": None}
     return whole(401, "application/json", json.dumps({"error": error}).encode())
@@ -197,6 +201,7 @@ SINS: list[tuple[Says, tuple[Case, ...]]] = [
     (falsely_packed, (framing.a_compressed_answer_is_what_its_head_says,)),
     (lambda *_: b"", (framing.a_caller_that_waits_for_a_go_ahead_is_answered,)),
     (torn, (streams.a_connection_lives_on_after_a_stream, framing.after_all_that_a_request_is_answered)),
+    (in_chunks, (framing.an_old_client_gets_no_chunks,)),
     (without_end, (streams.a_stream_marks_its_own_end,)),
     (counting, (streams.counts_stay_away_where_they_are_not_asked_for,)),
     (streaming(bytes, "application/json"), (streams.a_stream_says_that_it_is_one,)),
