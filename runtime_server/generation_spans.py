@@ -6,12 +6,12 @@ does not. No attribute holds content.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from opentelemetry.trace import Span, SpanKind, Tracer
 
 from inference_protocol import telemetry_names as names
-from inference_protocol.request import InferenceRequest, Task
+from inference_protocol.request import InferenceRequest
 from inference_protocol.timings import Timings
 from observability import child
 from runtime_server.choices import Choices
@@ -20,8 +20,6 @@ from runtime_server.engine import GenerationJob
 _PROVIDER_NAME = "tidegate"
 _NS_PER_MS = 1_000_000
 _NS_PER_S = 1_000_000_000
-# The words that the semantic conventions have for them.
-_OPERATIONS: Mapping[Task, str] = {Task.CHAT: "chat", Task.COMPLETION: "text_completion"}
 
 
 def describe_request(
@@ -30,7 +28,7 @@ def describe_request(
     """Say what was asked for."""
     span.set_attributes(
         {
-            names.GEN_AI_OPERATION_NAME: _OPERATIONS[request.task],
+            names.GEN_AI_OPERATION_NAME: names.OPERATIONS[request.task],
             names.GEN_AI_PROVIDER_NAME: _PROVIDER_NAME,
             names.GEN_AI_REQUEST_MODEL: request.model,
             names.GEN_AI_REQUEST_STREAM: request.stream,

@@ -186,7 +186,11 @@ class Attempts:
         if step.cause is not Cause.FIRST:
             attributes[names.ATTEMPT_CAUSE] = step.cause.value
         return observability.child(
-            self._tracer, exchange.span, f"{names.OPERATIONS[request.task]} {request.model}", SpanKind.CLIENT, attributes=attributes
+            self._tracer,
+            exchange.span,
+            f"{names.OPERATIONS[request.task]} {request.model}",
+            SpanKind.CLIENT,
+            attributes=attributes,
         )
 
 

@@ -11,13 +11,15 @@ from gateway.metrics import instruments
 from gateway.settings import GenAiConventions
 from gateway.targets.registry import Targets
 from inference_protocol import paths
+from inference_protocol import telemetry_names as names
+from inference_protocol.request import Task
 from observability.meters import Counter, Histogram, InstrumentKind, Meters
 from routing_policies.policy.model import Kind
 from routing_policies.signals.label import DataClass
 from routing_policies.transforms import label_as_sent
 
-# What the conventions call the work of each route that gives an answer.
-_OPERATIONS: Mapping[str, str] = {paths.CHAT_COMPLETIONS: "chat", paths.COMPLETIONS: "text_completion"}
+# The work of each route that gives an answer, also to those who were refused before anybody read what they sent.
+_TASKS: Mapping[str, Task] = {paths.CHAT_COMPLETIONS: Task.CHAT, paths.COMPLETIONS: Task.COMPLETION}
 _PROVIDER = "tidegate"
 _OTHER = "other"
 
@@ -66,9 +68,10 @@ class RequestMetrics:
         )
         for part, ms in exchange.parts_ms.items():
             self._parts.record(ms / 1000, (part,))
-        operation = _OPERATIONS.get(exchange.route)
-        if operation is None:
+        task = _TASKS.get(exchange.route)
+        if task is None:
             return
+        operation = names.OPERATIONS[task]
         self._as_server(exchange, answered, operation, now)
         if decided is not None:
             for attempt in exchange.attempts:
