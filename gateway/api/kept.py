@@ -18,6 +18,7 @@ from gateway.kept.deferring import described
 from gateway.kept.outbox import Outbox
 from gateway.kept.outbox_file import Row, State
 from gateway.kept.room import KeptRoom
+from gateway.state.sealing import Unsealable
 from inference_protocol import headers
 from inference_protocol.errors import AnswerGone, AnswerNotReady, InvalidField, InvalidHeader, TidegateError
 from serving.answers import error_body, error_headers, send_head, send_json
@@ -108,7 +109,10 @@ class KeptRequests:
             return running.answer
         if row.state in {State.QUEUED, State.SENDING}:
             raise AnswerNotReady("The request still waits for somebody who can answer it.", retry_after_s=10.0)
-        answer = await outbox.answer(row)
+        try:
+            answer = await outbox.answer(row)
+        except Unsealable:
+            raise _gone("unreadable") from None
         if answer is None:
             raise _gone(row.reason)
         return answer

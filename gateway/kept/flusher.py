@@ -48,6 +48,8 @@ from serving.crashes import log_crash
 from serving.in_flight import InFlight
 
 _LOOK_EVERY_S = 0.25
+# Answers are let go on time also while nothing waits and nobody asks.
+_SWEEP_EVERY_S = 30.0
 # For one that could not be sent after all, and for everything while the outbox cannot be used.
 _REST_S = 5.0
 # Errors of attempts at which a target was given nothing to do.
@@ -93,14 +95,18 @@ class Flusher:
 
     async def run(self) -> None:
         """Send what can be sent, until cancelled."""
+        sweep_at = self._clock()
         async with asyncio.TaskGroup() as group:
             while True:
                 pause_s = _LOOK_EVERY_S
-                if self._outbox.queued:
-                    try:
+                try:
+                    if self._clock() >= sweep_at:
+                        sweep_at = self._clock() + min(_SWEEP_EVERY_S, self._settings.answer_s)
+                        await self._outbox.expire()
+                    if self._outbox.queued:
                         await self._begin_some(group)
-                    except Unavailable:
-                        pause_s = _REST_S  # the outbox has said so in the log
+                except Unavailable:
+                    pause_s = _REST_S  # the outbox has said so in the log
                 await self._pause(pause_s)
 
     async def _pause(self, seconds: float) -> None:

@@ -165,6 +165,7 @@ class OutboxFile:
             " WHERE id = ?",
             (state, reason, answer, len(answer or b""), expires_at, request_id),
         )
+        self._wipe_journal()
 
     def make_room(self, count: int, most: int, reason: str) -> bool:
         """Drop answers, the oldest first, until so many bytes more are within bounds; say whether they are."""
@@ -183,16 +184,24 @@ class OutboxFile:
     def expire(self, now: float, told_until: float) -> None:
         """Let those expire that have waited too long, and forget those that are over and have been told of enough."""
         with self._transaction():
-            self._db.execute("DELETE FROM deferred WHERE state IN (?, ?, ?) AND expires_at <= ?", (*OVER, now))
-            self._db.execute(
+            gone = self._db.execute("DELETE FROM deferred WHERE state IN (?, ?, ?) AND expires_at <= ?", (*OVER, now))
+            expired = self._db.execute(
                 "UPDATE deferred SET state = ?, reason = 'evicted-age', request = NULL, bytes = 0, expires_at = ?"
                 " WHERE state = ? AND expires_at <= ?",
                 (State.EXPIRED, told_until, State.QUEUED, now),
             )
+        if gone.rowcount + expired.rowcount:
+            self._wipe_journal()
 
     def delete(self, request_id: str) -> bool:
         """Forget a request; say whether it was there."""
-        return self._db.execute("DELETE FROM deferred WHERE id = ?", (request_id,)).rowcount == 1
+        found = self._db.execute("DELETE FROM deferred WHERE id = ?", (request_id,)).rowcount == 1
+        self._wipe_journal()
+        return found
+
+    def _wipe_journal(self) -> None:
+        """What was let go shall not stand in the journal either, sealed as it is."""
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _blob(self, column: str, request_id: str) -> bytes | None:
         found = self._db.execute(f"SELECT {column} FROM deferred WHERE id = ?", (request_id,)).fetchone()  # noqa: S608  # ours

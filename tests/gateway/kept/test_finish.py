@@ -87,6 +87,15 @@ async def status(h: House, request_id: str) -> dict[str, Any]:
     return found
 
 
+async def kept_status(h: House) -> dict[str, int]:
+    """What the status page of operators says of what is kept."""
+    transport = httpx.ASGITransport(h.gateway.app.admin)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        found: dict[str, int] = (await client.get("/status")).json()["kept"]
+        assert f"tidegate_kept_running {found['running']}" in (await client.get("/metrics")).text
+        return found
+
+
 async def resumed(h: House, request_id: str, after: int | None = None) -> httpx.Response:
     headers = {} if after is None else {"last-event-id": str(after)}
     return await h.gateway.client.get(f"/v1/requests/{request_id}/stream", headers=headers)
@@ -98,6 +107,7 @@ async def test_an_answer_is_finished_without_its_caller_and_resumed_from_the_nex
         request_id, seen = await hang_up_after(h, 4, paced)
         assert (await status(h, request_id))["status"] == "running"
         assert h.gateway.app.admission.count == 1, "it holds its place while it is made"
+        assert (await kept_status(h))["running"] == 1
         paced.go()
         await paced.finished.wait()
         [outcome] = await h.until_settled(1)
@@ -111,6 +121,7 @@ async def test_an_answer_is_finished_without_its_caller_and_resumed_from_the_nex
         assert frames[-1].is_done
         assert (await resumed(h, request_id, len(frames))).status_code == 204
         await until(lambda: h.gateway.app.admission.count == 0)
+        assert (await kept_status(h))["running"] == 0
         assert all(replica.in_flight == 0 for target in h.gateway.app.targets for replica in target.pool)
 
 

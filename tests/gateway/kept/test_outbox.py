@@ -243,12 +243,14 @@ targets:
 """
 
 
-async def put_in(h: House, request_id: str, owner: Owner, **fields: str) -> str:
-    """Put a request in the outbox as if it had been taken in under other settings."""
+async def put_in(
+    h: House, request_id: str, owner: Owner, *, key: Component = NOTHING, taint: Component = NOTHING, **fields: str
+) -> str:
+    """Put a request in the outbox as if it had been taken in under other settings; return why it failed, if it did."""
     outbox = h.gateway.app.kept.outbox
     assert outbox is not None
     raw = json.dumps({"model": "auto", "messages": [{"role": "user", "content": "hello"}], "deferrable": True})
-    content = Content(raw.encode(), fields, NOTHING, NOTHING)
+    content = Content(raw.encode(), fields, key, taint)
     await outbox.add(request_id, owner, "/v1/chat/completions", content, None, waits_for="gone", trace="")
     await until(lambda: outbox.queued == 0)
 
@@ -270,6 +272,18 @@ async def test_at_its_turn_the_policy_and_the_keys_of_then_decide(house: HouseFa
         assert not h.edge.posts + h.cloud.posts
         assert await put_in(h, "req-3", local) == ""
         assert (await answer(h, "req-1")).status_code == 403
+
+
+@pytest.mark.parametrize("kept_as", ["key", "taint"])
+async def test_what_its_key_and_its_conversation_were_labelled_then_still_counts(
+    house: HouseFactory, kept_as: str
+) -> None:
+    then: Any = {kept_as: Component(DataClass.RESTRICTED, frozenset({"board"}))}
+    async with house(auth=MAY, outbox=FAST, loaded=load_text(NOWHERE, "nowhere.yaml")) as h:
+        assert await put_in(h, "req-1", Owner("local", "local"), **then) == "policy_refused"
+        assert not h.edge.posts + h.cloud.posts
+        [outcome] = await h.until_settled(1)
+        assert outcome["deferred_id"] == "req-1"
 
 
 async def test_nobody_else_learns_of_a_request_that_waits(house: HouseFactory) -> None:
@@ -419,6 +433,28 @@ async def test_nobody_else_may_read_it_and_it_holds_no_content_in_the_clear(tmp_
     assert b"my-key" not in held
     with pytest.raises(ValueError, match="another gateway"):
         opened(tmp_path, Wall())
+    outbox.close()
+
+
+@pytest.mark.parametrize("how", ["dropped", "expired"])
+async def test_what_was_let_go_is_in_no_file_any_more(tmp_path: Path, how: str) -> None:
+    wall = Wall()
+    outbox = opened(tmp_path, wall, age_s=10)
+    row = await add(outbox, "req-1", Content(b"x" * 20_000, {}, NOTHING, NOTHING))
+    sealed = await outbox._do(lambda file: file.request("req-1"))
+    assert sealed is not None
+
+    def held() -> int:
+        files = b"".join(file.read_bytes() for file in (tmp_path / "state").iterdir())
+        return sum(sealed[at : at + 64] in files for at in range(0, len(sealed) - 64, 64))
+
+    assert held()
+    if how == "dropped":
+        await outbox.drop(row)
+    else:
+        wall.now += 10
+        await outbox.expire()
+    assert held() == 0
     outbox.close()
 
 
