@@ -1,8 +1,9 @@
 """Instruments, and what has been counted by them: read by Prometheus and by the export over OTLP.
 
 Names are OpenTelemetry's; Prometheus's spelling follows from them. A reading is a look-up and an addition, since a
-request is worth some twenty of them: 0.4 µs each, where prometheus-client takes 1.3 to 4 and OpenTelemetry's SDK 13 to
-20. Readings are taken on one thread; another one may look at them, and then finds each number as it was a moment ago.
+request is worth some fifteen of them: 1 µs each, where prometheus-client takes 2 and OpenTelemetry's SDK 12 (`make
+bench-metrics`). Readings are taken on one thread; another one may look at them, and then finds each number as it was a
+moment ago.
 """
 
 from __future__ import annotations
