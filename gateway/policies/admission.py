@@ -46,8 +46,9 @@ class Admission:
             OSError: It cannot be kept.
         """
         stable = self._holder.in_force.stable
-        if offer.place == "in_force" and stable.sha256 == offer.document.sha256:
-            self._let_go()
+        if stable.sha256 == offer.document.sha256:
+            if offer.place == "in_force":
+                self._let_go()
             return Change("unchanged", stable.number)
         if self.held is not None and self._is_held(offer, self.held):
             return self._still_held(self.held)

@@ -62,7 +62,8 @@ class Gate:
         looser = loosenings(before, candidate.loaded)
         if offer.fresh:
             self._refuse_old(candidate)
-            refuse_cut_off(before, candidate.loaded, looser=bool(looser))
+            if candidate.bundle_version is None:  # a bundle names the sha256 of what it holds, so it is whole
+                refuse_cut_off(before, candidate.loaded, looser=bool(looser))
         missing = NEEDED - len(candidate.people) if looser and self._demands.four_eyes and offer.signed else 0
         return Judged(candidate, self.version(candidate), looser, max(0, missing))
 

@@ -168,6 +168,15 @@ async def test_a_line_in_a_text_that_looks_like_a_beginning_does_not_make_a_poli
         await rollout.reload(ME)
 
 
+async def test_what_is_in_force_is_not_tried_beside_itself(site: Site) -> None:
+    rollout = site.start()
+    same = Document.of("same", site.file.read_bytes())
+
+    assert (await rollout.start_canary(same, 50, StickyBy.TENANT, ME)).became == "unchanged"
+    assert (await rollout.start_shadow(same, 50, ME)).became == "unchanged"
+    assert (rollout.holder.in_force.canary, rollout.holder.in_force.shadow) == (None, None)
+
+
 async def test_what_cannot_be_written_down_ends_no_trial(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     rollout = site.start()
     await rollout.start_shadow(Document.of("s", policy("public").encode()), 100, ME)

@@ -281,6 +281,20 @@ async def test_an_old_looser_bundle_does_not_come_back_by_itself(site: Site) -> 
     assert clearance(site.start(Demands(TARGETS, APPROVERS))) == "public", "nor at a restart"
 
 
+async def test_a_bundle_is_whole_whatever_its_policy_leaves_out(site: Site) -> None:
+    rollout = site.start()
+    guarded = policy("internal", more="constraints: [{id: none, deny: [cloud]}]\n")
+    for number, text in enumerate((guarded, policy("internal")), start=1):
+        site.file.write_bytes(bundle(text, version=number))
+        assert (await rollout.reload(ME)).became == "in_force"
+
+    site.file.write_text(guarded)
+    await rollout.reload(ME)
+    site.file.write_text(policy("internal"))
+    with pytest.raises(PolicyError, match="end cut off"):
+        await rollout.reload(ME)
+
+
 async def test_a_bundle_that_is_signed_once_more_is_no_older_one(site: Site) -> None:
     rollout = site.start(Demands(TARGETS, APPROVERS))
     for keys in ((), (ADA,), (ADA, BEN)):

@@ -149,7 +149,9 @@ async def test_operators_see_and_change_policies_over_the_admin_application(
             assert (await admin.post("/policy/shadow", json={"document": "name: ["})).status_code == 400
             assert (await admin.post("/policy/canary/end")).json() == {"became": "ended"}
             assert (await admin.post("/policy/canary/end")).status_code == 400
-            assert (await admin.post("/policy/activate", json={"number": 99})).status_code == 400
+            for number in (99, True, "1", 1.0, None):
+                assert (await admin.post("/policy/activate", json={"number": number})).status_code == 400
+            assert (await admin.get("/policy")).json()["in_force"]["version"] == 1
             assert (
                 await admin.post("/policy/approve", json={"kind": "k", "payload": "!", "signatures": []})
             ).status_code == 400
