@@ -49,7 +49,7 @@ async def main(folder: Path) -> None:
     ):
         chooser = RowChooser(GenerationJob("bench", tuple(ids), 1 << 20, sampling, frozenset(), logprobs=logprobs))
         print(f"{name:44} {_best_us(lambda: [chooser.next(row, mask) for row in rows], len(rows)):8.1f} µs")  # noqa: B023  # called here and now
-    compiler = GrammarCompiler(raw, [0])
+    compiler = GrammarCompiler(lambda: raw, [0])
     form = grammar_of(Structure(StructureKind.JSON_SCHEMA, _SCHEMA, "bench"))
     for count in (1, 4):
         masks, forms = Masks(), [await compiler.constraint(form) for _ in range(count)]

@@ -22,6 +22,7 @@ class ChatModel:
 
     Attributes:
         name: The name that requests ask for.
+        folder: The version's own folder, which a later switch of the model's name does not change.
         prompts: Messages to token ids.
         spelling: Token ids to bytes.
         stop_tokens: Ids that end an answer.
@@ -30,6 +31,7 @@ class ChatModel:
     """
 
     name: str
+    folder: Path
     prompts: PromptEncoder
     spelling: TokenSpelling
     stop_tokens: frozenset[int]
@@ -43,11 +45,14 @@ def load_chat_model(folder: Path, name: str) -> ChatModel:
     Raises:
         ModelFolderUnusable: A file is missing or cannot be used; the message names it.
     """
+    folder = folder.resolve()
     path = folder / "tokenizer.json"
     raw = model_folder.read_bytes(folder, "tokenizer.json")
     try:
         tokenizer = Tokenizer.from_buffer(raw)
-        spelling = TokenSpelling(tokenizer, orjson.loads(raw).get("decoder") or {})
+        # Its pickled state is its part of the file; parsing all of that would take megabytes that stay scattered.
+        decoder = tokenizer.decoder and orjson.loads(tokenizer.decoder.__getstate__())
+        spelling = TokenSpelling(tokenizer, decoder or {})
     except UnsupportedDecoder as exc:
         raise ModelFolderUnusable(f"{path}: {exc}") from None
     except ValueError as exc:
@@ -65,9 +70,10 @@ def load_chat_model(folder: Path, name: str) -> ChatModel:
         raise ModelFolderUnusable(f"{folder} names no token that ends an answer: answers would never stop.")
     return ChatModel(
         name,
+        folder,
         PromptEncoder(template, tokenizer),
         spelling,
         stop_tokens,
         vocabulary=max(tokenizer.get_vocab().values()) + 1,
-        grammars=GrammarCompiler(raw.decode(), stop_tokens),
+        grammars=GrammarCompiler(tokenizer.to_str, stop_tokens),
     )

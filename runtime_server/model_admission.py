@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime_server import model_manifest, model_signature
+from runtime_server import model_manifest
 from runtime_server.model_lease import ModelLease, take_lease
 from runtime_server.model_manifest import Manifest
 
@@ -45,6 +45,8 @@ def admit(folder: Path, trusted_keys: Path | None) -> AdmittedModel:
     try:
         manifest = model_manifest.read_manifest(lease.folder)
         if trusted_keys is not None:
+            from runtime_server import model_signature  # noqa: PLC0415  # cryptography takes 10 MB
+
             model_signature.require_signed(lease.folder, trusted_keys)
         model_manifest.verify(lease.folder, manifest)
     except BaseException:

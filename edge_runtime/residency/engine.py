@@ -23,6 +23,7 @@ from edge_runtime.residency.resident import OpenedVersion, Resident, open_versio
 from inference_protocol.engine_steps import EngineStep
 from inference_protocol.runtime_state import RuntimeState, RuntimeStatus
 from runtime_server import model_manifest
+from runtime_server.chat_model import ChatModel
 from runtime_server.chat_models import ChatModels
 from runtime_server.engine import Engine, Generation, GenerationJob, NotReady
 from runtime_server.model_folder import ModelFolderUnusable
@@ -97,7 +98,7 @@ class ResidentEngine:
             ModelUnsupported: It is not one that this engine can run.
             TooLittleMemory: It does not fit.
         """
-        self._current = await self._open()
+        self._current = await self._open(self._models.latest)
         await self._load(self._current)
         self._serving = True
         self._watcher = asyncio.create_task(self._watch())
@@ -248,8 +249,8 @@ class ResidentEngine:
         available = self._available()
         return "since memory is short" if available is not None and available < policy.unload_below_bytes else None
 
-    async def _open(self) -> Resident:
-        opened: OpenedVersion = await asyncio.to_thread(open_version, self._settings)
+    async def _open(self, chat: ChatModel | None = None) -> Resident:
+        opened: OpenedVersion = await asyncio.to_thread(open_version, self._settings, chat)
         return Resident(opened, self._settings, build=self._build, available=self._available, clock=self._clock)
 
     async def _load(self, resident: Resident) -> None:

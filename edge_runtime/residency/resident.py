@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from edge_runtime.generation.genai_config import read_genai_config
 from edge_runtime.generation.loading import EngineSettings
-from edge_runtime.residency.memory import MemoryNeed, TooLittleMemory, memory_need
+from edge_runtime.residency.memory import MemoryNeed, TooLittleMemory, give_back_freed, memory_need
 from edge_runtime.residency.pending import PendingGeneration
 from inference_protocol.engine_steps import EngineStep
 from inference_protocol.runtime_state import RuntimeState, RuntimeStatus, ServedModel
@@ -40,8 +40,12 @@ class OpenedVersion:
     chat: ChatModel
 
 
-def open_version(settings: EngineSettings) -> OpenedVersion:
+def open_version(settings: EngineSettings, chat: ChatModel | None = None) -> OpenedVersion:
     """Look at the version that the model's folder stands for now. Blocks.
+
+    Args:
+        settings: Of its engine.
+        chat: How to talk to a version, which need not be read again where it is this one.
 
     Raises:
         ModelMissing: There is none.
@@ -58,7 +62,9 @@ def open_version(settings: EngineSettings) -> OpenedVersion:
             id=model_manifest.manifest_id(lease.folder),
             served=manifest.served_as(settings.model_name, window),
             need=memory_need(lease.folder, slots=settings.slots, context=settings.context),
-            chat=load_chat_model(lease.folder, settings.model_name),
+            chat=chat
+            if chat is not None and chat.folder == lease.folder
+            else load_chat_model(lease.folder, settings.model_name),
         )
     except BaseException:
         lease.release()
@@ -184,6 +190,7 @@ class Resident:
                 engine, self._engine = self._engine, None
                 self._unloaded = why
                 await engine.stop()
+                await asyncio.to_thread(give_back_freed)
 
     async def close(self) -> None:
         """Take it out of memory for good."""
@@ -206,6 +213,7 @@ class Resident:
                 if self._engine is None:
                     self._require_memory()
                     self._engine = await self._start()
+                    await asyncio.to_thread(give_back_freed)
             self.failure = None
             return self._engine.submit
         except Exception as error:

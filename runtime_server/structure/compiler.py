@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
@@ -40,11 +40,13 @@ _FAULTS = (
 class GrammarCompiler:
     """Compiles grammars for one tokenizer. It belongs to the event loop."""
 
-    def __init__(self, tokenizer_json: str, end_tokens: Collection[int], *, patience_s: float = _PATIENCE_S) -> None:
+    def __init__(
+        self, tokenizer_json: Callable[[], str], end_tokens: Collection[int], *, patience_s: float = _PATIENCE_S
+    ) -> None:
         """Set up; the tokenizer is read when the first grammar comes, which takes a third of a second.
 
         Args:
-            tokenizer_json: Content of `tokenizer.json`.
+            tokenizer_json: Gives the content of `tokenizer.json`, which is not kept: it is megabytes.
             end_tokens: Ids that may end an answer once its form is complete.
             patience_s: Longest time that a request waits for its grammar.
         """
@@ -90,7 +92,7 @@ class GrammarCompiler:
 
     def _compile(self, text: str) -> LLMatcher:
         if self._tokenizer is None:
-            self._tokenizer = LLTokenizer(self._tokenizer_json, eos_token=self._end_tokens)
+            self._tokenizer = LLTokenizer(self._tokenizer_json(), eos_token=self._end_tokens)
         matcher = LLMatcher(self._tokenizer, text, log_level=0, limits=_LIMITS)
         if not matcher.is_error():
             # A grammar that refers to nothing but itself is found out by its first step, which is also the slowest.

@@ -75,7 +75,7 @@ def test_a_call_that_was_cut_off_keeps_the_arguments_that_came() -> None:
 async def constraint(**tree: Any) -> Constraint:
     use = read_tools({"tools": [ADD, NOW], **tree})
     assert use is not None
-    return await GrammarCompiler(TOKENIZER.to_str(), [END]).constraint(grammar_of_calls(use))
+    return await GrammarCompiler(TOKENIZER.to_str, [END]).constraint(grammar_of_calls(use))
 
 
 def accepts(found: Constraint, text: str, tokenizer: Tokenizer = TOKENIZER) -> bool:
@@ -116,12 +116,12 @@ async def test_a_tool_whose_schema_cannot_be_kept_to_is_refused_by_its_field() -
     use = read_tools({"tools": [broken]})
     assert use is not None
     with pytest.raises(InvalidField, match="`not`") as caught:
-        await GrammarCompiler(TOKENIZER.to_str(), [END]).constraint(grammar_of_calls(use))
+        await GrammarCompiler(TOKENIZER.to_str, [END]).constraint(grammar_of_calls(use))
     assert caught.value.param == "tools[0].function.parameters"
 
 
 async def test_a_grammar_that_takes_too_long_is_refused_and_the_loop_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiler = GrammarCompiler(TOKENIZER.to_str(), [END], patience_s=0.01)
+    compiler = GrammarCompiler(TOKENIZER.to_str, [END], patience_s=0.01)
     held = asyncio.Event()
     monkeypatch.setattr(asyncio, "to_thread", lambda *_: held.wait())
     use = read_tools({"tools": [ADD]})
@@ -134,7 +134,7 @@ async def test_a_grammar_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> No
     compiled = []
     real = GrammarCompiler._compile
     monkeypatch.setattr(GrammarCompiler, "_compile", lambda self, text: compiled.append(text) or real(self, text))
-    compiler = GrammarCompiler(TOKENIZER.to_str(), [END])
+    compiler = GrammarCompiler(TOKENIZER.to_str, [END])
     use = read_tools({"tools": [ADD]})
     assert use is not None
     first, second = [await compiler.constraint(grammar_of_calls(use)) for _ in range(2)]

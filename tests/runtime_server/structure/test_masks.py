@@ -13,7 +13,7 @@ END = TOKENIZER.token_to_id("<|im_end|>")
 
 
 async def test_forms_side_by_side_allow_what_each_allows_alone_and_no_token_beyond_the_tokenizers() -> None:
-    compiler = GrammarCompiler(TOKENIZER.to_str(), [END])
+    compiler = GrammarCompiler(TOKENIZER.to_str, [END])
     forms = [Structure(StructureKind.CHOICE, (word,), "f") for word in ("hello", "world")]
     forms.append(Structure(StructureKind.REGEX, "[a-z]+", "f"))
     constraints = [await compiler.constraint(grammar_of(form)) for form in forms]
@@ -28,7 +28,7 @@ async def test_forms_side_by_side_allow_what_each_allows_alone_and_no_token_beyo
 
 
 async def test_the_end_is_allowed_once_the_form_may_be_complete_and_said_when_it_must_be() -> None:
-    compiler = GrammarCompiler(TOKENIZER.to_str(), [END])
+    compiler = GrammarCompiler(TOKENIZER.to_str, [END])
     form = await compiler.constraint(grammar_of(Structure(StructureKind.REGEX, "a|ab", "f")))
     masks = Masks()
     [first, second] = (TOKENIZER.token_to_id(char) for char in "ab")
