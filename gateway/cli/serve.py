@@ -9,6 +9,7 @@ import typer
 from gateway.cli.checks import begin_or_fail, prepare_state_folder, refuse_missing_credentials
 from gateway.cli.options import SettingsOption, fail, settings_or_fail
 from observability import TelemetrySettings, set_up
+from serving.arenas import share_arenas
 from serving.listener import bind_tcp
 from serving.server import Beside, Ending, serve_until_signal
 from serving.start import StartRefused, set_up_logging
@@ -19,6 +20,7 @@ def serve(settings_file: SettingsOption = None) -> None:
     settings = settings_or_fail(settings_file)
     refuse_missing_credentials(settings)
     set_up_logging()
+    share_arenas()
     prepare_state_folder(settings)
     begun = begin_or_fail(settings)
     authenticated = bool(settings.auth.keys)
