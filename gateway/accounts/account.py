@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from routing_policies.policy.model import Kind, Target
+from routing_policies.policy.model import Kind, Power, Price, Target
 
 _MILLION = 1_000_000
+
+
+def money(price: Price, input_tokens: int, output_tokens: int) -> float:
+    """What tokens cost, in the price's currency."""
+    return (input_tokens * price.input + output_tokens * price.output) / price.per
+
+
+def joules(power: Power, duration_s: float) -> float:
+    """What an attempt took: an estimate, since requests that run at once share a machine."""
+    return power.watts * duration_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +142,7 @@ class Account:
         elif spent.input_tokens or spent.output_tokens:
             self.unpriced += 1
         if promise is not None and promise.power is not None:
-            self.joules += promise.power.watts * spent.duration_s
+            self.joules += joules(promise.power, spent.duration_s)
         else:
             self.unmetered += 1
 
@@ -140,8 +150,7 @@ class Account:
 def _pay(purse: dict[str, float], spent: Spent, promise: Target) -> None:
     price = promise.price
     assert price is not None, "asked only where there is one"
-    amount = (spent.input_tokens * price.input + spent.output_tokens * price.output) / price.per
-    purse[price.currency] = purse.get(price.currency, 0.0) + amount
+    purse[price.currency] = purse.get(price.currency, 0.0) + money(price, spent.input_tokens, spent.output_tokens)
 
 
 def _cloud(promises: Mapping[str, Target], name: str | None) -> Target | None:

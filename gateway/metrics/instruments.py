@@ -135,6 +135,20 @@ RESTRICTED_TO_CLOUD = Instrument(
     "{attempt}",
     "Attempts that sent restricted data to a target of kind `cloud`. Anything but 0 is an incident.",
 )
+COST = Instrument(
+    names.METRIC_COST,
+    _COUNTER,
+    "{currency}",
+    "What tokens have cost, by the prices that the policy declares.",
+    (names.TARGET, names.CURRENCY),
+)
+ENERGY = Instrument(
+    names.METRIC_ENERGY,
+    _COUNTER,
+    "J",
+    "Declared watts times the time that attempts took: an estimate, since requests at once share a machine.",
+    (names.TARGET,),
+)
 PART_DURATION = Instrument(
     names.METRIC_PART_DURATION,
     _HISTOGRAM,
@@ -220,7 +234,7 @@ ENGINE_ACCEPTED = Instrument(
 
 OF_REQUESTS = (
     *(SERVER_DURATION, SERVER_TTFT, SERVER_TPOT),
-    *(REQUESTS, ATTEMPTS, FALLBACKS, EGRESS, RESTRICTED_TO_CLOUD, PART_DURATION),
+    *(REQUESTS, ATTEMPTS, FALLBACKS, EGRESS, RESTRICTED_TO_CLOUD, COST, ENERGY, PART_DURATION),
 )
 OF_STATE = (
     *(RECORDS_FAILED, IN_FLIGHT, POLICY_VERSION, POLICY_STALE, POLICY_LOOSER, POLICY_HELD, CONNECTIVITY),

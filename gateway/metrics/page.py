@@ -22,7 +22,7 @@ Metrics are read as Prometheus's text at `/metrics` on the admin listener, by wh
 examples of readings, beside the traces. A collector that is down or hangs costs a request nothing; what it missed is in
 the next sums. No metric, attribute or header holds any content of a request. An attribute without a value is left out.
 
-What answers have cost is not a metric, since records know it better. It is what this command prints:
+What answers have cost is counted, too. Records know it for each request, and this command sums them up:
 
     tidegate report --since 7d --by tenant,model,target
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
+from gateway.accounts.account import joules, money
+from gateway.answer import AnswerFacts
 from gateway.exchange import Attempt, Cause, Decided, Exchange
 from gateway.metrics import instruments
 from gateway.settings import GenAiConventions
@@ -43,6 +45,8 @@ class RequestMetrics:
         self._fallbacks = meters.counter(instruments.FALLBACKS)
         self._egress = meters.counter(instruments.EGRESS)
         self._restricted = meters.counter(instruments.RESTRICTED_TO_CLOUD)
+        self._cost = meters.counter(instruments.COST)
+        self._energy = meters.counter(instruments.ENERGY)
         self._parts = meters.histogram(instruments.PART_DURATION)
         self._duration = meters.histogram(instruments.SERVER_DURATION)
         self._ttft = meters.histogram(instruments.SERVER_TTFT)
@@ -113,11 +117,16 @@ class RequestMetrics:
         self._attempt_duration.record(attempt.ended_at - attempt.started_at, (*of, attempt.error or ""))
         if attempt.first_content_at is not None and decided.request.stream:
             self._first_chunk.record(attempt.first_content_at - attempt.started_at, of)
+        policy = decided.policy
+        promise = policy.policy.targets[target]
+        if promise.power is not None:
+            self._energy.add(joules(promise.power, attempt.ended_at - attempt.started_at), (target,))
         if attempt.facts is not None:
-            self._tokens.count(attempt, of)
+            read, _, written = found = _tokens(attempt.facts)
+            self._tokens.count(found, of)
+            if promise.price is not None:
+                self._cost.add(money(promise.price, read, written), (target, promise.price.currency))
         if attempt.bytes_out:
-            policy = decided.policy
-            promise = policy.policy.targets[target]
             self._egress.add(attempt.bytes_out, (target, promise.kind.value))
             if promise.kind is Kind.CLOUD:
                 sent = label_as_sent(promise, decided.verdict.label, policy.label_rules)
@@ -127,6 +136,14 @@ class RequestMetrics:
         for before, attempt in pairwise(attempts):
             if attempt.cause is Cause.FALLBACK:
                 self._fallbacks.add(1, (before.target, attempt.target, before.error or ""))
+
+
+def _tokens(facts: AnswerFacts) -> tuple[int, int, int]:
+    """Tokens read, those of them from a cache, and written. Of an answer that broke off, its pieces stand for them."""
+    usage = facts.usage
+    return (
+        (0, 0, facts.chunks) if usage is None else (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
+    )
 
 
 class _Tokens:
@@ -142,19 +159,14 @@ class _Tokens:
             return cls((), meters.histogram(client.tokens[0]))
         return cls(tuple(map(meters.counter, client.tokens)), None)
 
-    def count(self, attempt: Attempt, of: tuple[str, ...]) -> None:
-        """Count what an answer took. Of one that broke off, the events that carried text stand for its tokens."""
-        assert attempt.facts is not None, "it has answered"
-        usage = attempt.facts.usage
-        if usage is None:
-            read, cached, written = 0, 0, attempt.facts.chunks
-        else:
-            read, cached, written = usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens
+    def count(self, found: tuple[int, int, int], of: tuple[str, ...]) -> None:
+        """Count what an answer took."""
+        read, _, written = found
         if self._histogram is not None:
             self._histogram.record(read, (*of, "input"))
             self._histogram.record(written, (*of, "output"))
             return
-        for counter, tokens in zip(self._counters, (read, cached, written), strict=True):
+        for counter, tokens in zip(self._counters, found, strict=True):
             if tokens:
                 counter.add(tokens, of)
 

@@ -64,6 +64,7 @@ ATTRIBUTES: Mapping[str, str] = {
     names.BREAKER: "`closed`, `open` or `half-open`",
     names.CONNECTIVITY: "`online`, `degraded`, `metered`, `captive`, `offline` or `cold`",
     names.BATCH: "how many requests a step decodes for",
+    names.CURRENCY: "three letters, as the policy's prices have it",
 }
 
 REQUEST_HEADERS: Mapping[str, str] = {

@@ -214,6 +214,17 @@ async def test_times_and_tokens_are_those_of_the_record(house: HouseFactory) -> 
     assert total(samples, "gen_ai_server_time_per_output_token_seconds_count") == 1
 
 
+async def test_money_and_energy_are_those_that_the_policy_declares(house: HouseFactory) -> None:
+    async with house(policy="cost-first") as h:
+        await h.gateway.chat(SECRET, headers=EDGE_ONLY)
+        [record] = await h.until_settled(1)
+        samples = await scraped(h.gateway.app)
+    [attempt] = record["attempts"]
+    spent = total(samples, "tidegate_energy_estimated_joules_total", tidegate_target="edge")
+    assert spent == pytest.approx(8 * attempt["duration_ms"] / 1000, abs=1e-5)
+    assert samples["tidegate_cost_total"] == [({"tidegate_target": "edge", "tidegate_currency": "USD"}, 0.0)]
+
+
 async def test_older_names_are_a_setting_away(house: HouseFactory) -> None:
     async with house(telemetry={"genai_conventions": "semconv-1.41"}) as h:
         await h.gateway.chat(SECRET)
