@@ -24,7 +24,7 @@ class Restoration:
 
         Args:
             originals: Token to value.
-            content_is_json: Whether the answer's content must be JSON, so that values in it are escaped.
+            content_is_json: Whether the content, or a completion's text, must be JSON, so values in it are escaped.
         """
         self._originals = {token.upper(): value for token, value in originals.items()}
         self._escaped = {token: json.dumps(value)[1:-1] for token, value in self._originals.items()}
@@ -36,7 +36,7 @@ class Restoration:
 
     def channel(self, key: ChannelKey) -> RestoredText:
         """Open a channel: one text of one choice."""
-        is_json = key[1] in {"tool_calls", "function_call"} or (key[1] == "content" and self._content_is_json)
+        is_json = key[1] in {"tool_calls", "function_call"} or (key[1] in {"content", "text"} and self._content_is_json)
         return RestoredText(self, self._escaped if is_json else self._originals)
 
 

@@ -17,6 +17,7 @@ from gateway.dispatch.rewritten import restored
 from gateway.dispatch.upstream import UpstreamStream
 from inference_protocol.errors import UpstreamCut
 from inference_protocol.openai_chat import parse_chat
+from inference_protocol.openai_completion import parse_completion
 from inference_protocol.request import InferenceRequest
 from tests.support.scripted_runtime import DONE_EVENT, USAGE_EVENT, event
 from tests.support.scripted_transport import Stream
@@ -104,6 +105,19 @@ def test_content_that_must_be_json_stays_json() -> None:
     message = {"role": "assistant", "content": f'{{"password": "{QUOTED}"}}'}
     assert json.loads(whole(message, WITH_SCHEMA)["content"]) == {"password": 'a"b\\c\nd'}
     assert whole({"content": QUOTED}, PLAIN)["content"] == 'a"b\\c\nd'
+
+
+@pytest.mark.parametrize(
+    ("more", "shown"),
+    [({}, 'a"b\\c\nd'), ({"response_format": {"type": "json_object"}}, r"a\"b\\c\nd")],
+    ids=["prose", "json"],
+)
+def test_the_text_of_a_completion_stays_json_where_it_must_be(more: dict[str, Any], shown: str) -> None:
+    request = parse_completion(json.dumps({"model": "m", "prompt": "x", **more}).encode())
+    said = {"choices": [{"index": 0, "text": f'{{"p": "{QUOTED}"}}', "finish_reason": "stop"}]}
+    answer = restored(BufferedAnswer(json.dumps(said).encode(), AnswerFacts()), ORIGINALS, request)
+    assert isinstance(answer, BufferedAnswer)
+    assert json.loads(answer.body)["choices"][0]["text"] == f'{{"p": "{shown}"}}'
 
 
 @pytest.mark.parametrize(
