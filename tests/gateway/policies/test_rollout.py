@@ -145,6 +145,8 @@ async def test_a_clock_that_was_set_back_does_not_change_which_version_was_befor
 
     assert (await rollout.rollback(ME)).number == 2
     assert clearance(rollout) == "public"
+    await rollout.activate(1, ME)
+    assert (await rollout.rollback(ME)).number == 2, "in force more recently than 3"
 
 
 async def test_a_pipe_in_the_place_of_the_file_is_refused_and_not_waited_for(site: Site) -> None:
