@@ -49,10 +49,13 @@ def chat_template(folder: Path) -> str:
     """Return the Jinja source of the chat template, from its own file or from `tokenizer_config.json`.
 
     Raises:
-        ModelFolderUnusable: There is none.
+        ModelFolderUnusable: There is none, or it is no text.
     """
     if (folder / "chat_template.jinja").exists():
-        return read_bytes(folder, "chat_template.jinja").decode()
+        try:
+            return read_bytes(folder, "chat_template.jinja").decode()
+        except UnicodeDecodeError:
+            raise ModelFolderUnusable(f"{folder / 'chat_template.jinja'} is not UTF-8.") from None
     found = read_config(folder, "tokenizer_config.json").get("chat_template")
     if isinstance(found, list):  # several under names: the one for plain chat is called `default`
         found = next((entry.get("template") for entry in found if entry.get("name") == "default"), None)

@@ -26,11 +26,9 @@ from runtime_server import model_manifest
 from runtime_server.chat_model import ChatModel
 from runtime_server.chat_models import ChatModels
 from runtime_server.engine import Engine, Generation, GenerationJob, NotReady
-from runtime_server.model_folder import ModelFolderUnusable
-from runtime_server.model_manifest import ModelDamaged, ModelMissing, ModelUnsupported
+from runtime_server.model_manifest import ModelMissing
 
 _logger = logging.getLogger(__name__)
-_UNUSABLE = (ModelMissing, ModelDamaged, ModelUnsupported, ModelFolderUnusable, OSError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +151,7 @@ class ResidentEngine:
             await self._unload_unused()
 
     async def _follow_active(self) -> None:
-        """Exchange the version if another one is active."""
+        """Exchange the version if another one is active; whatever is wrong with that one, the watch goes on."""
         assert self._current is not None
         try:
             active = await asyncio.to_thread(model_manifest.manifest_id, self._settings.folder)
@@ -161,17 +159,17 @@ class ResidentEngine:
             return
         try:
             if active == self._current.opened.id:
-                self._settled = ""
+                self._settled, self._note = "", None
             if active in (self._current.opened.id, self._settled):
                 return
             new = await self._open()
             if new.digest == self._current.digest:  # the same files under another manifest
                 await new.close()
-                self._settled = active
+                self._settled, self._note = active, None
                 return
             self._settled, self._note = active, f"The version {active[:12]} is being loaded."
             await self._exchange(new)
-        except _UNUSABLE as error:
+        except Exception as error:
             self._settled = active
             self._refuse(active[:12], error)
 
@@ -189,7 +187,7 @@ class ResidentEngine:
             new.failure = TooLittleMemory(need, available + old.held_bytes)
         if new.failure is not None:
             self._refuse(new.opened.id[:12], new.failure)
-            self._models.drop(new.digest)
+            self._forget(new)
             await new.close()
             return
         self._models.add(new.digest, new.opened.chat)
@@ -205,7 +203,7 @@ class ResidentEngine:
         self._current = new
         await new.load(after=self._unload_when_idle(old))
         if new.failure is None:
-            self._models.drop(old.digest)
+            self._forget(old)
             await old.close()
         else:
             self._current = old
@@ -227,8 +225,14 @@ class ResidentEngine:
         done = [old for old, since in self._retiring if now >= since and old.is_idle]
         self._retiring = [(old, since) for old, since in self._retiring if old not in done]
         for old in done:
-            self._models.drop(old.digest)
+            self._forget(old)
             await old.close()
+
+    def _forget(self, gone: Resident) -> None:
+        """Forget how to talk to a version, unless the same one is served: it may have been activated again."""
+        served = (self._current, *(old for old, _ in self._retiring))
+        if not any(each is not None and each is not gone and each.digest == gone.digest for each in served):
+            self._models.drop(gone.digest)
 
     async def _unload_unused(self) -> None:
         current = self._current

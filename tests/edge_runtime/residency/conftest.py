@@ -110,7 +110,7 @@ def running(versions: Versions):
     async def run(policy: ResidencyPolicy = OFTEN, **changes):
         slots = changes.pop("slots", 2)
         settings = EngineSettings(versions.folder, NAME, slots=slots, context=4096, waiting_limit=8, threads=1)
-        models = ChatModels(load_chat_model(versions.folder, NAME))
+        models = changes.pop("models", None) or ChatModels(load_chat_model(versions.folder, NAME))
         engine = ResidentEngine(settings, models, policy, **changes)
         try:
             async with asyncio.timeout(PATIENCE_S):

@@ -11,6 +11,8 @@ import pytest
 from edge_runtime.models.errors import InUse
 from edge_runtime.residency.memory import memory_need
 from inference_protocol.runtime_state import RuntimeStatus
+from runtime_server.chat_model import load_chat_model
+from runtime_server.chat_models import ChatModels
 from runtime_server.engine import FinishReason, NotReady
 from tests.edge_runtime.residency.conftest import Machine, ask, read, until, whose
 
@@ -18,6 +20,12 @@ from tests.edge_runtime.residency.conftest import Machine, ask, read, until, who
 def served(engine) -> str:
     models = engine.state().models
     return models[0].digest if models else ""
+
+
+def holds(folder: Path) -> int:
+    """How many locks this process has on a version, as the kernel tells."""
+    inode = (folder / "manifest.json").stat().st_ino
+    return sum(f":{inode} " in line and "FLOCK" in line for line in Path("/proc/locks").read_text().splitlines())
 
 
 def broken(folder: Path) -> None:
@@ -157,3 +165,47 @@ async def test_the_same_files_under_another_manifest_are_not_loaded_again(versio
         await asyncio.sleep(0.2)
         assert (len(loads), served(engine)) == (1, old)
         assert whose((await read(engine.submit(ask(old))))[0]) == {0}
+
+
+def without_utf8(folder: Path) -> None:
+    (folder / "chat_template.jinja").write_bytes(b"\xff\xfe")
+
+
+def with_what_nobody_foresaw(folder: Path) -> None:
+    (folder / "chat_template.jinja").unlink()
+    (folder / "tokenizer_config.json").write_text('{"chat_template": [1]}')
+
+
+@pytest.mark.parametrize("damage", [without_utf8, with_what_nobody_foresaw])
+async def test_after_a_version_that_is_wrong_in_any_way_the_next_one_is_still_served(versions, running, damage) -> None:
+    old = versions.serve(0)
+    first = versions.store.active("tiny")
+    async with running() as engine:
+        versions.serve(1, damage)
+        await until(lambda: "was not loaded" in (engine.state().detail or ""))
+        assert served(engine) == old
+        versions.store.activate(first)
+        await until(lambda: engine.state().detail is None)
+        third = versions.serve(2)
+        await until(lambda: served(engine) == third)
+
+
+async def test_a_version_that_comes_back_while_it_still_answers_is_talked_to_in_its_own_way(versions, running) -> None:
+    versions.serve(0)
+    first, other = (load_chat_model(versions.folder, "tiny") for _ in range(2))
+    models = ChatModels(first)
+    async with running(models=models) as engine:
+        back = versions.serve(1)
+        version = versions.store.active("tiny")
+        await until(lambda: served(engine) == back)
+        once = holds(version.folder)
+        stream = asyncio.create_task(read(engine.submit(ask(back, max_tokens=1500))))
+        between = versions.serve(2)
+        await until(lambda: served(engine) == between)
+        versions.store.activate(version)
+        await until(lambda: served(engine) == back)
+        assert not stream.done(), "the version must be in memory twice, or nothing is shown"
+        await stream
+        await until(lambda: holds(version.folder) == once)
+        models.add("another", other)
+        assert models.of(back) not in (first, other)
