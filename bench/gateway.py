@@ -227,7 +227,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("bench/results/gateway.json"))
     parser.add_argument("--quick", action="store_true", help="one short round of each")
     chosen = parser.parse_args()
-    how = {"rounds": 1, "seconds": 1.0} if chosen.quick else {"rounds": 3, "seconds": 2.0}
+    how = {"rounds": 1, "seconds": 1.0} if chosen.quick else {"rounds": 3, "seconds": 1.5}
     report = Report("gateway")
     versions = {"nginx": nginx.version(), "load_generator": wrk.version() or "bundled", "of_streams": "bundled"}
     report.raw |= {"made_with": versions, "how": how}
