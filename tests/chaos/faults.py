@@ -6,13 +6,25 @@ the target do with one request; the expectation is for a caller whom only this t
 
 from __future__ import annotations
 
-import asyncio
-import gzip
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tests.support.scripted_runtime import DONE_EVENT, MODEL, USAGE, USAGE_EVENT, Answer, Received, event, says
+from tests.chaos.acts import (
+    cuts,
+    document,
+    error_event,
+    head,
+    never,
+    only_pings_after_content,
+    pours_without_a_newline,
+    raw,
+    sends_heads_without_end,
+    stream,
+    trickles,
+    zipped,
+)
+from tests.support.scripted_runtime import DONE_EVENT, MODEL, USAGE, USAGE_EVENT, Answer, event, says
 
 STOP = event(finish_reason="stop")
 WHOLE = {
@@ -50,94 +62,6 @@ class Fault:
     def is_seen_by_the_caller_only(self) -> bool:
         """Whether content had come, so that nobody else can be asked."""
         return self.text is not None or self.code is None
-
-
-def raw(*pieces: bytes, then_close: bool = True) -> Answer:
-    """Send bytes as they are."""
-
-    async def act(request: Received) -> None:
-        for piece in pieces:
-            await request.send(piece)
-        if then_close:
-            request.writer.close()
-        else:
-            await asyncio.Event().wait()
-
-    return act
-
-
-def head(status: int = 200, kind: str = "application/json", *more: str) -> bytes:
-    return "\r\n".join([f"HTTP/1.1 {status} X", f"content-type: {kind}", *more, "", ""]).encode()
-
-
-def document(body: bytes, *more: str, status: int = 200, kind: str = "application/json") -> Answer:
-    """Answer with one body of honest length."""
-    return raw(head(status, kind, f"content-length: {len(body)}", *more) + body)
-
-
-def stream(*chunks: bytes, cut: bool = False, stall: bool = False, pause_s: float = 0.0) -> Answer:
-    """Send events, and end well, in the middle, or never; after the first one pause, so that it arrives alone."""
-
-    async def act(request: Received) -> None:
-        await request.head()
-        for number, chunk in enumerate(chunks):
-            await request.chunk(chunk)
-            await asyncio.sleep(0.0 if number else pause_s)
-        if cut:
-            request.cut()
-        elif stall:
-            await asyncio.Event().wait()
-        else:
-            await request.end()
-
-    return act
-
-
-async def never(_: Received) -> None:
-    await asyncio.Event().wait()
-
-
-async def cuts(request: Received) -> None:
-    request.cut()
-
-
-async def pours_without_a_newline(request: Received) -> None:
-    await request.head()
-    while True:
-        await request.chunk(b"data: " + b"x" * 65536)
-
-
-async def sends_heads_without_end(request: Received) -> None:
-    while True:
-        await request.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-        await asyncio.sleep(0)
-
-
-async def only_pings_after_content(request: Received) -> None:
-    await request.head()
-    await request.chunk(event(content="Once"))
-    while True:
-        await request.chunk(b": ping\n\n")
-        await asyncio.sleep(0.02)
-
-
-async def trickles(request: Received) -> None:
-    await request.head()
-    await request.chunk(event(content="Once"))
-    for byte in event(content=" upon a time" * 1000):
-        await request.chunk(bytes([byte]))
-        await asyncio.sleep(0.02)
-
-
-def error_event(code: str = "server_error", message: str = "gone") -> bytes:
-    return b"data: " + json.dumps({"error": {"message": message, "code": code}}).encode() + b"\n\n"
-
-
-def zipped(body: bytes, claimed: int) -> Answer:
-    packed = gzip.compress(body)
-    return raw(
-        head(200, "application/json", "content-encoding: gzip", f"content-length: {len(packed) + claimed}") + packed
-    )
 
 
 SHORT = {"timeouts": {"first_content_s": 0.4, "total_s": 0.6, "idle_s": 0.2}}

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from serving import http_protocol
-from tests.chaos.faults import fine, stream
+from tests.chaos.acts import stream
+from tests.chaos.faults import fine
 from tests.gateway.conftest import House, HouseFactory
 from tests.support.running_gateway import running_gateway, settings_for
 from tests.support.scripted_runtime import DONE_EVENT, Received, ScriptedRuntime, event, state

@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 from routing_policies.snapshot import Health
-from tests.chaos.faults import AFTER_CONTENT, BEFORE_CONTENT, HARMLESS, USAGE_VARIANTS, Fault, fine, stream
+from tests.chaos.acts import stream
+from tests.chaos.faults import AFTER_CONTENT, BEFORE_CONTENT, HARMLESS, USAGE_VARIANTS, Fault, fine
 from tests.gateway.conftest import House, HouseFactory
 from tests.support.scripted_runtime import DONE_EVENT, USAGE, ScriptedRuntime, state
 from tests.support.waiting import until
