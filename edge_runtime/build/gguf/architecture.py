@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +22,8 @@ _WITHOUT_MEANING = (
     "rope.scaling.finetuned",
 )
 _ROTARY_SCALINGS = ("none", "linear")
+_SMALLEST_WINDOW, _LARGEST_WINDOW = 16, 1 << 20  # the largest takes half a gigabyte of cosines and sines
+_Asked = TypeVar("_Asked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,12 @@ class Architecture:
 
         Args:
             divisors: `[head size / 2]`: what each frequency is divided by, as Llama 3 stretches its window.
+
+        Raises:
+            NotImportable: A divisor is not above 0.
         """
+        if divisors is not None and not (divisors > 0).all():
+            raise NotImportable("The tensor `rope_freqs.weight` holds values that are not above 0.")
         frequencies = self.rotary_base ** (-np.arange(0, self.head_size, 2, dtype=np.float64) / self.head_size)
         if divisors is not None:
             frequencies /= divisors
@@ -89,7 +99,15 @@ def read_architecture(source: GgufSource) -> Architecture:
         raise NotImportable(f"The architecture `{name}` (key `general.architecture`) is not supported; {known} are.")
     heads = source.require(f"{name}.attention.head_count", int)
     hidden = source.require(f"{name}.embedding_length", int)
+    kv_heads = source.get(f"{name}.attention.head_count_kv", heads)
+    if not 0 < kv_heads <= heads or heads % kv_heads:
+        raise NotImportable(
+            f"The keys `{name}.attention.head_count` and `{name}.attention.head_count_kv` are {heads} and {kv_heads}: "
+            "the first must be a multiple of the second."
+        )
     head_size = source.get(f"{name}.attention.key_length", hidden // heads)
+    if head_size < 1 or head_size % 2:
+        raise NotImportable(f"A head has {head_size} values (key `{name}.attention.key_length`): not an even number.")
     window = source.require(f"{name}.context_length", int)
     sliding = source.get(f"{name}.attention.sliding_window", 0)
     found = Architecture(
@@ -100,13 +118,18 @@ def read_architecture(source: GgufSource) -> Architecture:
         hidden=hidden,
         feed_forward=source.require(f"{name}.feed_forward_length", int),
         heads=heads,
-        kv_heads=source.get(f"{name}.attention.head_count_kv", heads),
+        kv_heads=kv_heads,
         head_size=head_size,
-        epsilon=source.require(f"{name}.attention.layer_norm_rms_epsilon", float),
-        rotary_base=source.get(f"{name}.rope.freq_base", 10_000.0),
+        epsilon=_positive(f"{name}.attention.layer_norm_rms_epsilon", source.require, float),
+        rotary_base=_positive(f"{name}.rope.freq_base", source.get, 10_000.0),
         rotary_factor=_rotary_factor(source, name),
         interleaved=name == "llama",
     )
+    if not _SMALLEST_WINDOW <= found.window <= _LARGEST_WINDOW:
+        raise NotImportable(
+            f"The window is {found.window} (keys `{name}.context_length` and `{name}.attention.sliding_window`); "
+            f"{_SMALLEST_WINDOW} to {_LARGEST_WINDOW} are supported."
+        )
     _require_equal(source, f"{name}.attention.value_length", head_size)
     _require_equal(source, f"{name}.rope.dimension_count", head_size)
     for key in ("expert_count", "expert_used_count"):
@@ -125,8 +148,15 @@ def _rotary_factor(source: GgufSource, name: str) -> float:
         raise NotImportable(
             f"The rotary scaling `{scaling}` (key `{name}.rope.scaling.type`) is not supported; none and linear are."
         )
-    factor = source.get(f"{name}.rope.scaling.factor", 1.0)
+    factor = _positive(f"{name}.rope.scaling.factor", source.get, 1.0)
     return factor if scaling == "linear" else 1.0
+
+
+def _positive(key: str, read: Callable[[str, _Asked], float], asked: _Asked) -> float:
+    found = read(key, asked)
+    if not 0 < found < math.inf:
+        raise NotImportable(f"The key `{key}` is {found}; only a number above 0 is supported.")
+    return found
 
 
 def _require_equal(source: GgufSource, key: str, expected: int) -> None:

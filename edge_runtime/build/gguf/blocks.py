@@ -82,7 +82,8 @@ def read_matrix(tensor: Tensor) -> Blocks | Floats:
         raise NotImportable(f"The tensor `{tensor.name}` is {tensor.kind.name}; supported are {known}.")
     weights, size = GGML_QUANT_SIZES[tensor.kind]
     rows, columns = tensor.shape
-    return read(np.asarray(tensor.data).reshape(rows, columns // weights, size))
+    with np.errstate(invalid="ignore"):  # whether a scale is a number is the caller's to look at
+        return read(np.asarray(tensor.data).reshape(rows, columns // weights, size))
 
 
 def read_floats(tensor: Tensor) -> Floats:

@@ -10,13 +10,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gguf import GGMLQuantizationType, GGUFReader
+from gguf import GGMLQuantizationType
 from numpy.typing import NDArray
 
 from edge_runtime.build.errors import NotImportable
+from edge_runtime.build.gguf.reader import BoundedReader
 
 _Scalar = TypeVar("_Scalar", int, float, str, bool)
 _MAGIC = b"GGUF"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # What the reader raises on files that are cut short or scrambled; it has no errors of its own.
 _READ_ERRORS = (ValueError, IndexError, KeyError, OverflowError, TypeError, MemoryError)
 
@@ -50,9 +52,11 @@ class GgufSource:
         """
         _check_beginning(path)
         try:
-            reader = GGUFReader(path)
+            reader = BoundedReader(path)
+            reader.require_apart()
         except _READ_ERRORS as error:
-            raise NotImportable(f"{path.name} is cut short or damaged, fetch it again: {error}.") from None
+            said = str(error).rstrip(".")
+            raise NotImportable(f"{path.name} is cut short or damaged, fetch it again: {said}.") from None
         self._name = path.name
         self._fields = reader.fields
         self._tensors = {
@@ -183,7 +187,7 @@ def _check_beginning(path: Path) -> None:
         return
     if begin.startswith(b"version https://git-lfs"):
         found = "a pointer of git-lfs, in place of the file itself: run `git lfs pull`, or download the file"
-    elif begin.lstrip().lower().startswith((b"<!doctype", b"<html", b"<?xml")):
+    elif begin.removeprefix(_BYTE_ORDER_MARK).lstrip().lower().startswith((b"<!doctype", b"<html", b"<?xml")):
         found = "a web page: the download was answered by a login or error page"
     elif not begin.strip(b"\0"):
         found = "empty or filled with zeros: the download did not finish"

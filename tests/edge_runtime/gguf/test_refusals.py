@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from gguf import GGMLQuantizationType
+from gguf import GGMLQuantizationType, GGUFValueType
 
 from edge_runtime.build.errors import NotImportable
 from edge_runtime.build.gguf.folder import write_folder
@@ -29,6 +30,7 @@ def refusal(path: Path, tmp_path: Path) -> str:
     [
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "pointer of git-lfs"),
         (b"  <!DOCTYPE html><html><body>Sign in</body></html>", "a web page"),
+        (b"\xef\xbb\xbf<html>", "a web page"),
         (b"\0" * 5000, "filled with zeros"),
         (b"", "empty"),
         (b"PK\x03\x04" + b"x" * 100, "of another format"),
@@ -95,6 +97,16 @@ def put_tensor(name: str, *shape: int, kind: GGMLQuantizationType = GGMLQuantiza
         (put("tokenizer.ggml.merges", ["q q"]), "'q q' (key `tokenizer.ggml.merges`)"),
         (drop("tokenizer.chat_template"), "`tokenizer.chat_template`"),
         (put("tokenizer.ggml.add_bos_token", True), "bos_token"),
+        (put("llama.context_length", 2**31 - 1), "2147483647 (keys `llama.context_length`"),
+        (put("llama.context_length", 2), "2 (keys `llama.context_length`"),
+        (put("llama.attention.sliding_window", 1), "`llama.attention.sliding_window`"),
+        (put("llama.attention.head_count", 0), "`llama.attention.head_count`"),
+        (put("llama.attention.head_count_kv", 3), "`llama.attention.head_count_kv`"),
+        (put("llama.attention.key_length", 63), "`llama.attention.key_length`"),
+        (put("llama.attention.layer_norm_rms_epsilon", -1.0), "`llama.attention.layer_norm_rms_epsilon`"),
+        (put("llama.rope.freq_base", float("nan")), "`llama.rope.freq_base`"),
+        (put("llama.rope.scaling.factor", 0.0), "`llama.rope.scaling.factor`"),
+        (put_tensor("rope_freqs.weight", 32), "`rope_freqs.weight`"),
         (drop_tensor("blk.1.ffn_up.weight"), "`blk.1.ffn_up.weight`"),
         (drop_tensor("token_embd.weight"), "`token_embd.weight`"),
         (put_tensor("blk.0.ffn_gate_exps.weight", 4, HIDDEN), "`blk.0.ffn_gate_exps.weight`"),
@@ -106,6 +118,66 @@ def test_a_key_or_tensor_that_is_missing_wrong_or_unknown_is_named(tmp_path: Pat
     made = make_contents()
     change(made)
     assert named in refusal(made.write(tmp_path / "model.gguf"), tmp_path)
+
+
+@pytest.mark.parametrize("of_type", [GGUFValueType.UINT8, GGUFValueType.STRING, GGUFValueType.ARRAY])
+@pytest.mark.parametrize("entries", [2**62, 2**22])
+def test_a_list_that_says_it_is_longer_than_can_be_is_not_read(
+    tmp_path: Path, of_type: GGUFValueType, entries: int
+) -> None:
+    path = make_contents().write(tmp_path / "model.gguf")
+    content = bytearray(path.read_bytes())
+    at = content.index(b"tokenizer.ggml.tokens") + len(b"tokenizer.ggml.tokens") + 4
+    content[at : at + 12] = struct.pack("<IQ", of_type, entries)
+    path.write_bytes(content)
+    assert f"a list among its keys has {entries} entries" in refusal(path, tmp_path)
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+def test_tensors_that_share_bytes_are_refused(tmp_path: Path, offset: int) -> None:
+    path = make_contents().write(tmp_path / "model.gguf")
+    content = bytearray(path.read_bytes())
+    at = content.index(b"blk.0.ffn_up.weight") + len(b"blk.0.ffn_up.weight") + 24
+    content[at : at + 8] = struct.pack("<Q", offset)
+    path.write_bytes(content)
+    assert "the tensor `blk.0.ffn_up.weight` begins within another one" in refusal(path, tmp_path)
+
+
+def test_a_file_whose_end_was_lost_to_zeros_is_refused_by_the_tensor(tmp_path: Path) -> None:
+    path = make_contents().write(tmp_path / "model.gguf")
+    content = path.read_bytes()
+    path.write_bytes(content[:-300_000] + bytes(300_000))
+    assert "is filled with zeros: the download did not finish" in refusal(path, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["token_embd.weight", "blk.1.ffn_down.weight", "output_norm.weight"])
+def test_a_tensor_of_zeros_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    made = make_contents()
+    kind, data, shape = made.tensors[name]
+    made.tensors[name] = (kind, np.zeros_like(data), shape)
+    assert f"`{name}` is filled with zeros" in refusal(made.write(tmp_path / "model.gguf"), tmp_path)
+
+
+def test_a_hole_of_zeros_within_a_matrix_is_refused_but_rows_for_no_token_are_not(tmp_path: Path) -> None:
+    made = make_contents(tied=False)
+    for name in ("token_embd.weight", "output.weight", "blk.0.ffn_up.weight"):
+        made.tensors[name][1][-60:] = 0
+    assert "`blk.0.ffn_up.weight` is filled with zeros" in refusal(made.write(tmp_path / "model.gguf"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", ["token_embd.weight", "blk.1.ffn_up.weight", "output_norm.weight", "blk.0.attn_q.bias"]
+)
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_value_that_is_no_number_is_refused_by_its_tensor(tmp_path: Path, name: str, value: float) -> None:
+    made = make_contents("qwen2", biases=True)
+    kind, data, shape = made.tensors[name]
+    damaged = data.copy()
+    damaged.reshape(-1).view(np.uint8)[:4] = np.frombuffer(
+        np.float32(value) if kind is GGMLQuantizationType.F32 else np.array([value, 0], np.float16), np.uint8
+    )
+    made.tensors[name] = (kind, damaged, shape)
+    assert f"`{name}` holds values that are no numbers" in refusal(made.write(tmp_path / "model.gguf"), tmp_path)
 
 
 def test_another_architecture_is_named_with_those_that_are_supported(tmp_path: Path) -> None:
