@@ -22,6 +22,7 @@ MAX_FUNCTION_LINES = 40
 # Where everything may be caught, and what happens to it there.
 CATCH_ALLS = {
     "edge_runtime/generation/engine.py": "supervises the engine's thread: the runtime is failed, and says so",
+    "edge_runtime/residency/engine.py": "supervises the watch on the version: what is served stays, the state says why",
     "edge_runtime/residency/resident.py": "supervises loading: another version goes on, and the state says why",
     "gateway/targets/poller.py": "supervises polling: a target whose polls fail is marked down",
     "gateway/admin/app.py": "the top handler of the admin listener: the caller gets `internal_error`",
