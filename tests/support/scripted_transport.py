@@ -70,14 +70,31 @@ class ScriptedTransport(httpx.AsyncBaseTransport):
         return acted if isinstance(acted, httpx.Response) else await acted
 
 
-def answers(request: httpx.Request) -> httpx.Response:
-    """Answer as asked, streamed or not."""
-    if json.loads(request.read()).get("stream"):
-        chunks = [event(role="assistant", content=""), event(content="fine"), event(finish_reason="stop"), DONE_EVENT]
-        return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=Stream(*chunks))
-    message = {"role": "assistant", "content": "fine"}
-    body = {"model": MODEL, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
-    return _json(200, body)
+def saying(text: str) -> Act:
+    """Answer by a text, as asked: streamed or not, a chat or a completion."""
+
+    def says(request: httpx.Request) -> httpx.Response:
+        asked = json.loads(request.read())
+        if "prompt" in asked:
+            said = {"model": MODEL, "choices": [{"index": 0, "text": text, "finish_reason": "stop"}]}
+            return (
+                _stream(b"data: " + json.dumps(said).encode() + b"\n\n", DONE_EVENT)
+                if asked.get("stream")
+                else _json(200, said)
+            )
+        if asked.get("stream"):
+            return _stream(
+                event(role="assistant", content=""), event(content=text), event(finish_reason="stop"), DONE_EVENT
+            )
+        message = {"role": "assistant", "content": text}
+        return _json(200, {"model": MODEL, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+
+    return says
+
+
+def answers(request: httpx.Request) -> httpx.Response | Awaitable[httpx.Response]:
+    """Answer as asked."""
+    return saying("fine")(request)
 
 
 def after(seconds: float, act: Act) -> Act:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
 
+from gateway.detectors.detector import DetectorFailed, Place
 from gateway.settings import TargetProtocol
+from inference_protocol.errors import RecordFailed
 from routing_policies.signals.label import DataClass
 from routing_policies.snapshot import Health
 from tests.support.scripted_transport import FAULTS, Act, after, answers, saying, says_busy, says_too_long
@@ -99,6 +103,37 @@ class Scenario:
     def __post_init__(self) -> None:
         if self.is_completion:  # which holds one text, and knows neither turns nor images
             self.messages = [Message("user", [value for message in self.messages for value in message.values])]
+
+
+@dataclass
+class HaikuDetector:
+    """A second tier that takes poems for personal data, or gives out."""
+
+    fails: bool
+    name = "haiku"
+    tags = frozenset({"pii"})
+    was_asked = False
+
+    async def find(self, texts: Sequence[str]) -> list[list[Place]]:
+        self.was_asked = True
+        await asyncio.sleep(0)
+        if self.fails:
+            raise DetectorFailed("no answer")
+        return [
+            [Place("poem", "pii", text.index(POEM), text.index(POEM) + len(POEM))] if POEM in text else []
+            for text in texts
+        ]
+
+    async def run(self) -> None:
+        """Run nothing."""
+
+    async def aclose(self) -> None:
+        """Hold nothing."""
+
+
+class RecordsThatFail:
+    async def write_before_egress(self, _record: object) -> None:
+        raise RecordFailed("disk full")
 
 
 def one_for_each(values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:

@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,9 @@ from typing import Any
 import hypothesis
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from opentelemetry.trace import INVALID_SPAN, NoOpTracer
 
 from gateway.answer import BufferedAnswer
-from gateway.detectors.detector import DetectorFailed, Place
 from gateway.detectors.second_tier import SecondTier
 from gateway.dispatch.dispatcher import Dispatcher
 from gateway.dispatch.outbound import Outbound
@@ -39,182 +37,51 @@ from gateway.policies.draw import Seeds
 from gateway.policies.holder import InForce, PolicyHolder, Version
 from gateway.reach_settings import AttemptSettings, TimeoutSettings
 from gateway.records.log import RecordLog
-from gateway.settings import TargetProtocol
 from gateway.state.keys import Keys
 from gateway.state.label_store import LabelStore, make_label_file
 from gateway.state.taint import Taints
 from gateway.targets.registry import Targets
-from inference_protocol.errors import RecordFailed, TidegateError
+from inference_protocol.errors import TidegateError
 from inference_protocol.openai_chat import parse_chat
+from inference_protocol.openai_completion import parse_completion
 from routing_policies import eligibility, terms
 from routing_policies.policy.loaded import LoadedPolicy
 from routing_policies.policy.loader import load_text
 from routing_policies.signals.label import Component, DataClass
 from routing_policies.signals.scanner import build_scanner
 from routing_policies.signals.size import Calibration
-from routing_policies.snapshot import Health
 from routing_policies.view import Tenant
-from tests.support.scripted_runtime import MODEL
-from tests.support.scripted_transport import (
-    FAULTS,
-    Act,
-    Sent,
-    after,
-    answers,
-    says_busy,
-    says_too_long,
-    scripted_target,
+from tests.gateway.egress.scenarios import (
+    CLASSES,
+    POEM,
+    SLOWLY_S,
+    TAGS,
+    TARGETS,
+    VALUES,
+    Scenario,
+    policy_document,
+    scenarios,
 )
+from tests.support.scripted_runtime import MODEL, state
+from tests.support.scripted_transport import Sent, scripted_target
+from tests.support.virtual_time import VirtualLoop
 
 KEYS = Keys(b"k" * 32)
-EXAMPLES = int(os.environ.get("TIDEGATE_DOOR_EXAMPLES", "2000"))
-CLASSES = [level.word for level in DataClass]
-TAGS = ["pii", "pci", "phi", "secret"]
-TARGETS = ("edge", "cloud", "dc", "hop")
-KINDS = {"edge": "edge", "cloud": "cloud", "dc": "onprem", "hop": "tidegate"}
-# What a request may hold, by the tag of what is to be found in it; `None` is clean.
-VALUES = {
-    "jane.doe@corp.com": "pii",
-    "+49 30 1234 5678": "pii",
-    "4111 1111 1111 1111": "pci",
-    "AKIAIOSFODNN7EXAMPLE": "secret",
-    "MRN: 00123456": "phi",
-    "what is DNS?": None,
-    "Write a haiku about the sea.": None,
+HEDGE_AFTER_S = SLOWLY_S / 20
+# Of 400 requests, with how many at least each of these happens.
+LEAST = {
+    "sent": 100,
+    "answered": 15,
+    "reload": 30,
+    "completion": 20,
+    "fallback": 10,
+    "retry": 10,
+    "second address": 10,
+    "hedge": 6,
+    "hand-over": 6,
+    "finding in an answer": 3,
 }
-POEM = "Write a haiku about the sea."
-IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
-
-
-def policy_document(number: int) -> dict[str, Any]:
-    """The policy of this number: always the same one."""
-    draw = random.Random(number)
-    targets = {}
-    for name in draw.sample(TARGETS, draw.randint(1, 4)):
-        clearance = draw.choices(CLASSES, [1, 2, 3, 2])[0]
-        targets[name] = {"kind": KINDS[name], "clearance": clearance, "quality": draw.random()}
-        if draw.random() < 0.4:
-            targets[name]["pseudonymize"] = draw.sample(TAGS, draw.randint(1, 4))
-        if draw.random() < 0.7:
-            targets[name]["tags_allowed"] = draw.sample([*TAGS, "export"], draw.randint(2, 5))
-    document: dict[str, Any] = {
-        "apiVersion": "tidegate/v1",
-        "name": f"policy-{number}",
-        "defaults": {"class": draw.choices(CLASSES, [4, 2, 1, 1])[0], "late": draw.choice(["finish", "refuse"])},
-        "findings": {tag: draw.choice(CLASSES) for tag in TAGS},
-        "uninspected": {"image": draw.choice(CLASSES)},
-        "targets": targets,
-        "weights": {"quality": 1.0},
-    }
-    if draw.random() < 0.3:
-        denied = draw.sample(list(targets), 1)
-        document["constraints"] = [{"id": "some", "when": '"pii" in label.tags', "deny": denied}]
-    return document
-
-
-@dataclass
-class Message:
-    role: str
-    values: list[str]
-    has_image: bool = False
-
-    def as_json(self) -> dict[str, Any]:
-        text = " and ".join(self.values)
-        content: Any = [{"type": "text", "text": text}, IMAGE] if self.has_image else text
-        return {"role": self.role, "content": content}
-
-
-@dataclass
-class Scenario:
-    """One request, and everything that happens while it is on its way."""
-
-    policy: int
-    messages: list[Message]
-    declared: str | None
-    tags: list[str]
-    key: tuple[str | None, list[str]]
-    earlier_label: str | None
-    stream: bool
-    scripts: dict[str, list[Act]]
-    protocols: dict[str, TargetProtocol]
-    health: dict[str, Health]
-    next_policy: int
-    reload_when: str
-    records_fail: bool
-    state_store: str = "works"
-    addresses: int = 1
-    hedges: bool = False
-    detector: str = "none"
-
-
-def one_for_each(values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    return st.fixed_dictionaries(dict.fromkeys(TARGETS, values))
-
-
-# Most requests shall get through, for those that leave are the ones that tell something.
-CLEAN = [value for value, tag in VALUES.items() if tag is None]
-messages = st.builds(
-    Message,
-    st.sampled_from(["user", "user", "assistant", "system", "tool"]),
-    st.lists(st.sampled_from([*CLEAN * 4, *VALUES]), min_size=1, max_size=2),
-    st.sampled_from([False] * 7 + [True]),
-)
-classes = st.sampled_from([None, None, None, *CLASSES])
-some_tags = st.sampled_from([[], [], [], ["pii"], ["phi"], ["export"], ["pci", "secret"]])
-# Some take a moment, so that another attempt may begin beside them; a refusal to be asked now is tried again.
-ACTS = [answers, *FAULTS, says_busy(503, retry_after_ms="0"), says_too_long(10)]
-acts = st.sampled_from([*ACTS, *(after(0.002, act) for act in ACTS)])
-scenarios = st.builds(
-    Scenario,
-    policy=st.integers(0, 199),
-    messages=st.lists(messages, min_size=1, max_size=4),
-    declared=classes,
-    tags=some_tags,
-    key=st.tuples(classes, some_tags),
-    earlier_label=classes,
-    stream=st.booleans(),
-    scripts=one_for_each(st.lists(acts, min_size=1, max_size=3)),
-    protocols=one_for_each(st.sampled_from(TargetProtocol)),
-    health=one_for_each(st.sampled_from([Health.UP] * 6 + [Health.UNKNOWN, Health.DOWN])),
-    next_policy=st.integers(0, 199),
-    reload_when=st.sampled_from(["never", "before", "while it is sent", "after the decision"]),
-    records_fail=st.sampled_from([False] * 7 + [True]),
-    state_store=st.sampled_from(["works"] * 7 + ["gone"]),
-    addresses=st.integers(1, 2),
-    hedges=st.booleans(),
-    detector=st.sampled_from(["none", "none", "finds", "finds", "fails"]),
-)
-
-
-@dataclass
-class HaikuDetector:
-    """A second tier that takes poems for personal data, or gives out."""
-
-    fails: bool
-    name = "haiku"
-    tags = frozenset({"pii"})
-    was_asked = False
-
-    async def find(self, texts: Sequence[str]) -> list[list[Place]]:
-        self.was_asked = True
-        await asyncio.sleep(0)
-        if self.fails:
-            raise DetectorFailed("no answer")
-        return [
-            [Place("poem", "pii", text.index(POEM), text.index(POEM) + len(POEM))] if POEM in text else []
-            for text in texts
-        ]
-
-    async def run(self) -> None:
-        """Run nothing."""
-
-    async def aclose(self) -> None:
-        """Hold nothing."""
-
-
-class RecordsThatFail:
-    async def write_before_egress(self, _record: object) -> None:
-        raise RecordFailed("disk full")
+EXAMPLES = int(os.environ.get("TIDEGATE_DOOR_EXAMPLES", "2000"))
 
 
 @dataclass
@@ -225,6 +92,7 @@ class House:
     runner: asyncio.Runner
     measures: Any = field(init=False)
     policies: dict[int, LoadedPolicy] = field(default_factory=dict)
+    seen: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.measures = (build_scanner(), Calibration.unknown())
@@ -254,16 +122,19 @@ class House:
         taints = self.taints(scenario)
         detector = None if scenario.detector == "none" else HaikuDetector(scenario.detector == "fails")
         pipeline = self._pipeline(scenario, holder, taints, sent, detector)
-        request = parse_chat(json.dumps(body_of(scenario)).encode())
+        parse = parse_completion if scenario.is_completion else parse_chat
+        request = parse(json.dumps(body_of(scenario)).encode())
         earlier = Component(DataClass.from_word(scenario.earlier_label)) if is_tainted(scenario) else None
         if earlier is not None:
             first = parse_chat(json.dumps({**body_of(scenario), "messages": [scenario.messages[0].as_json()]}).encode())
             await taints.remember(first, tenant.id, earlier)
         key = Component(None if scenario.key[0] is None else DataClass.from_word(scenario.key[0]), set(scenario.key[1]))
-        exchange = Exchange("req-1", None, "/v1/chat/completions", 1000.0, 1e9, INVALID_SPAN, lambda: 1000.0)
+        clock = asyncio.get_running_loop().time
+        exchange = Exchange("req-1", None, "/v1/chat/completions", clock(), 1e9, INVALID_SPAN, clock)
         exchange.principal = Principal("p", tenant, key)
         headers = {"x-data-class": scenario.declared} if scenario.declared else {}
         headers |= {"x-data-tags": ",".join(scenario.tags)} if scenario.tags else {}
+        headers |= {"x-latency-budget-ms": str(scenario.budget_ms)} if scenario.budget_ms else {}
         if scenario.reload_when == "before":
             reload(holder, self.policy(scenario.next_policy))
         in_force = holder.current
@@ -272,6 +143,7 @@ class House:
             if scenario.reload_when == "after the decision":
                 reload(holder, self.policy(scenario.next_policy))
             answer = await pipeline.answer(exchange)
+            exchange.commit()
             if not isinstance(answer, BufferedAnswer):
                 async for _ in answer.relay():
                     pass
@@ -280,6 +152,7 @@ class House:
             pass
         finally:
             taints.close()
+            self.seen.update(seen_in(scenario, exchange, reloaded=holder.current is not in_force))
         document = policy_document(int(in_force.policy.name.removeprefix("policy-")))
         failed = detector is not None and detector.fails and detector.was_asked
         return [fault for each in sent for fault in faults_of(each, scenario, document, failed=failed)]
@@ -306,12 +179,16 @@ class House:
                     health=scenario.health[name],
                     on_sent=on_sent,
                     addresses=scenario.addresses,
+                    clock=asyncio.get_running_loop().time,
                 )
                 for name in TARGETS
             }
         )
         scanner, calibration = self.measures
-        clock = lambda: 1000.0  # noqa: E731  # reads best here
+        clock = asyncio.get_running_loop().time
+        for name in TARGETS:
+            for replica in targets[name].pool:
+                replica.state = state(ms_per_token=1.0, window=100_000)
         tracer = NoOpTracer()
         outbound = Outbound(b"s" * 32, Pseudonymizer(scanner, KEYS), clock=clock)
         dispatcher = Dispatcher(
@@ -322,7 +199,7 @@ class House:
             tracer,
             clock=clock,
             max_answer_bytes=1 << 20,
-            attempts=AttemptSettings(hedge_after=1e-6 if scenario.hedges else "never"),
+            attempts=AttemptSettings(hedge_after=HEDGE_AFTER_S if scenario.hedges else "never"),
         )
         records: Any = RecordsThatFail() if scenario.records_fail else self.records
         measurer = Measurer(scanner, taints, calibration, None)
@@ -340,6 +217,24 @@ class House:
         )
 
 
+def seen_in(scenario: Scenario, exchange: Exchange, *, reloaded: bool) -> Iterator[str]:
+    """What happened on the way of one request, for the account of how much is driven."""
+    attempts = exchange.attempts
+    yield from {each.cause.value for each in attempts}
+    if attempts:
+        yield "sent"
+        yield "completion" if scenario.is_completion else "chat"
+    if attempts and reloaded:
+        yield "reload"
+    addresses = {(each.target, each.endpoint) for each in attempts}
+    if len(addresses) > len({each.target for each in attempts}):
+        yield "second address"
+    if any(each.error == "answer_withheld" for each in attempts) or exchange.answer_findings:
+        yield "finding in an answer"
+    if exchange.committed_at is not None:
+        yield "answered"
+
+
 def reload(holder: PolicyHolder, policy: LoadedPolicy) -> None:
     holder.put(stable(policy))
 
@@ -350,6 +245,8 @@ def stable(policy: LoadedPolicy) -> InForce:
 
 def body_of(scenario: Scenario) -> dict[str, Any]:
     messages = [message.as_json() for message in scenario.messages]
+    if scenario.is_completion:
+        return {"model": MODEL, "prompt": messages[0]["content"], "stream": scenario.stream}
     return {"model": MODEL, "messages": messages, "stream": scenario.stream}
 
 
@@ -408,7 +305,7 @@ def faults_of(sent: Sent, scenario: Scenario, document: dict[str, Any], *, faile
 
 @pytest.fixture(scope="module")
 def house() -> Iterator[House]:
-    with tempfile.TemporaryDirectory() as folder, asyncio.Runner() as runner:
+    with tempfile.TemporaryDirectory() as folder, asyncio.Runner(loop_factory=VirtualLoop) as runner:
         make_label_file(Path(folder) / "labels.sqlite")
         yield House(Path(folder), runner)
 
@@ -418,6 +315,19 @@ def house() -> Iterator[House]:
 @given(scenario=scenarios)
 def test_nothing_is_sent_to_a_target_whose_clearance_is_below_the_label(house: House, scenario: Scenario) -> None:
     assert house.drive(scenario) == []
+
+
+def test_what_is_said_to_be_driven_happens(house: House) -> None:
+    before = house.seen.copy()
+
+    @hypothesis.settings(max_examples=400, phases=[hypothesis.Phase.generate], derandomize=True, database=None)
+    @given(scenario=scenarios)
+    def drive(scenario: Scenario) -> None:
+        house.drive(scenario)
+
+    drive()
+    seen = house.seen - before
+    assert {each: seen[each] for each in LEAST if seen[each] < LEAST[each]} == {}, seen
 
 
 def open_the_door(patch: pytest.MonkeyPatch) -> None:
