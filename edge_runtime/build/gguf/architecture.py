@@ -97,24 +97,15 @@ def read_architecture(source: GgufSource) -> Architecture:
     if name not in _ARCHITECTURES:
         known = ", ".join(_ARCHITECTURES)
         raise NotImportable(f"The architecture `{name}` (key `general.architecture`) is not supported; {known} are.")
-    heads = source.require(f"{name}.attention.head_count", int)
+    heads, kv_heads = _heads(source, name)
     hidden = source.require(f"{name}.embedding_length", int)
-    kv_heads = source.get(f"{name}.attention.head_count_kv", heads)
-    if not 0 < kv_heads <= heads or heads % kv_heads:
-        raise NotImportable(
-            f"The keys `{name}.attention.head_count` and `{name}.attention.head_count_kv` are {heads} and {kv_heads}: "
-            "the first must be a multiple of the second."
-        )
     head_size = source.get(f"{name}.attention.key_length", hidden // heads)
     if head_size < 1 or head_size % 2:
         raise NotImportable(f"A head has {head_size} values (key `{name}.attention.key_length`): not an even number.")
-    window = source.require(f"{name}.context_length", int)
-    sliding = source.get(f"{name}.attention.sliding_window", 0)
     found = Architecture(
         name=name,
         layers=source.require(f"{name}.block_count", int),
-        # Within a sliding window, attention is what it is without one.
-        window=min(window, sliding) if sliding else window,
+        window=_window(source, name),
         hidden=hidden,
         feed_forward=source.require(f"{name}.feed_forward_length", int),
         heads=heads,
@@ -125,11 +116,6 @@ def read_architecture(source: GgufSource) -> Architecture:
         rotary_factor=_rotary_factor(source, name),
         interleaved=name == "llama",
     )
-    if not _SMALLEST_WINDOW <= found.window <= _LARGEST_WINDOW:
-        raise NotImportable(
-            f"The window is {found.window} (keys `{name}.context_length` and `{name}.attention.sliding_window`); "
-            f"{_SMALLEST_WINDOW} to {_LARGEST_WINDOW} are supported."
-        )
     _require_equal(source, f"{name}.attention.value_length", head_size)
     _require_equal(source, f"{name}.rope.dimension_count", head_size)
     for key in ("expert_count", "expert_used_count"):
@@ -140,6 +126,31 @@ def read_architecture(source: GgufSource) -> Architecture:
     if unread:
         raise NotImportable(f"The key `{unread[0]}` is not supported: the model may compute something else with it.")
     return found
+
+
+def _heads(source: GgufSource, name: str) -> tuple[int, int]:
+    """Return how many heads ask, and how many have keys and values."""
+    heads = source.require(f"{name}.attention.head_count", int)
+    kv_heads = source.get(f"{name}.attention.head_count_kv", heads)
+    if not 0 < kv_heads <= heads or heads % kv_heads:
+        raise NotImportable(
+            f"The keys `{name}.attention.head_count` and `{name}.attention.head_count_kv` are {heads} and {kv_heads}: "
+            "the first must be a multiple of the second."
+        )
+    return heads, kv_heads
+
+
+def _window(source: GgufSource, name: str) -> int:
+    """Return the most tokens of prompt and answer: within a sliding window, attention is what it is without one."""
+    whole = source.require(f"{name}.context_length", int)
+    sliding = source.get(f"{name}.attention.sliding_window", 0)
+    window = min(whole, sliding) if sliding else whole
+    if not _SMALLEST_WINDOW <= window <= _LARGEST_WINDOW:
+        raise NotImportable(
+            f"The window is {window} (keys `{name}.context_length` and `{name}.attention.sliding_window`); "
+            f"{_SMALLEST_WINDOW} to {_LARGEST_WINDOW} are supported."
+        )
+    return window
 
 
 def _rotary_factor(source: GgufSource, name: str) -> float:
