@@ -25,7 +25,7 @@ from bench.parts.report import Report
 from bench.parts.upstream import MODEL
 
 CHUNKS = 20
-CUT_EVERY = 20
+CUT_EVERY = 19  # shares no factor with those that hang up, so that most that are cut are being read
 ABORT_EVERY = 5
 ABORT_AFTER_BYTES = 1500
 CONNECTIONS = 32
@@ -77,8 +77,8 @@ def footprint(pid: int) -> dict[str, float]:
 
 
 def settled(pid: int, files: float) -> dict[str, float]:
-    """Wait until connections that were hung up on are closed, or a little while."""
-    end = time.monotonic() + 10
+    """Wait until connections that were hung up on, or that nobody needs any more, are closed, or a while."""
+    end = time.monotonic() + 40
     while footprint(pid)["open_files"] > files and time.monotonic() < end:
         time.sleep(0.2)
     return footprint(pid)
@@ -89,8 +89,9 @@ async def measure(report: Report, port: int, pid: int, total: int) -> None:
     body = {"model": MODEL, "messages": [{"role": "user", "content": prompt}], "stream": True, "max_tokens": 64}
     headers = KEY
     stream = post(f"127.0.0.1:{port}", PATH, json.dumps(body).encode(), headers)
+    at_start = footprint(pid)["open_files"]
     await Soak(port, stream, SETTLED).run()
-    before = await asyncio.to_thread(settled, pid, 0)
+    before = await asyncio.to_thread(settled, pid, at_start)
     started = time.monotonic()
     soak = Soak(port, stream, total)
     await soak.run()

@@ -21,6 +21,8 @@ MODEL = "smollm2-135m-instruct"
 PACED = "reads-along"
 PACED_CHUNKS = 40
 PACE_S = 0.005
+# Until what was sent before a cut has been passed on, and nobody else can be asked instead.
+READ_S = 0.05
 CHOICE = {"index": 0, "message": {"role": "assistant", "content": "Paris. " * 20}, "finish_reason": "stop"}
 USAGE = {"prompt_tokens": 200, "completion_tokens": 40, "total_tokens": 240}
 ANSWER = json.dumps({"id": "c", "object": "chat.completion", "model": MODEL, "choices": [CHOICE], "usage": USAGE})
@@ -81,6 +83,7 @@ class Upstream(asyncio.Protocol):
         is_cut = next(self._cut)
         for number in range(PACED_CHUNKS if paced else self._chunks):
             if is_cut and number == self._chunks // 2:
+                await asyncio.sleep(READ_S)
                 self._transport.close()
                 return
             self._transport.write(f"{len(event):x}\r\n".encode() + event + b"\r\n")
