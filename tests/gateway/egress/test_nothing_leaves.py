@@ -58,6 +58,8 @@ from tests.gateway.egress.scenarios import (
     TAGS,
     TARGETS,
     VALUES,
+    HaikuDetector,
+    RecordsThatFail,
     Scenario,
     policy_document,
     scenarios,
