@@ -42,6 +42,7 @@ from bench.parts.smollm import (
 )
 from bench.parts.token_streams import Burst, Place, burst
 from edge_runtime.build.held_out import ENGLISH
+from gateway.cli.runtimes import edge_environment
 from tests.support.running_gateway import free_port
 
 STREAMS = (1, 2, 4, 8)
@@ -90,7 +91,7 @@ def our_server(subject: Subject, scratch: Path) -> Iterator[Server]:
     command += ["--socket", str(socket), "--slots", str(SLOTS), "--context", str(CONTEXT)]
     log = scratch / "edge.log"
     with log.open("w", encoding="utf-8") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out)
+        process = subprocess.Popen(command, stdout=out, stderr=out, env=edge_environment(os.environ))
     try:
         end = time.monotonic() + 300
         while not _answers(socket):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from gateway.settings import Settings
 
 _MOST_SLOTS = 8
+_TUNABLES = "GLIBC_TUNABLES"
 
 
 def edge_argv(settings: Settings) -> list[str]:
@@ -34,6 +36,14 @@ def edge_argv(settings: Settings) -> list[str]:
     if own.keep_prefixes is not None:
         argv += ["--prefix-dir", str(settings.folder.prefixes), "--prefix-mib", str(own.keep_prefixes_mib)]
     return argv
+
+
+def edge_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what the edge runtime is to be started with: glibc asks for huge pages, which only its start can tell it.
+
+    What the environment says of glibc itself stays as it is.
+    """
+    return {_TUNABLES: "glibc.malloc.hugetlb=1", **environment}
 
 
 def cloud_argv(settings: Settings, port: int) -> list[str]:

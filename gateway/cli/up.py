@@ -17,7 +17,7 @@ from gateway.cli import banner
 from gateway.cli.checks import begin_or_fail, prepare_state_folder, refuse_missing_credentials
 from gateway.cli.marked_lines import MarkedLines
 from gateway.cli.options import SettingsOption, base_url, fail, settings_or_fail
-from gateway.cli.runtimes import cloud_argv, edge_argv, gateway_argv
+from gateway.cli.runtimes import cloud_argv, edge_argv, edge_environment, gateway_argv
 from gateway.settings import Settings
 from gateway.supervise import Patience, Supervisor
 from inference_protocol import paths
@@ -85,7 +85,7 @@ def _children(
     programs: list[tuple[str, str]] = []
     if settings.starts_edge:
         lives = _answers(f"http://edge{paths.LIVE}", socket_path=str(settings.folder.edge_socket))
-        children.append(ChildSpec("edge", tuple(edge_argv(settings)), environment, lives))
+        children.append(ChildSpec("edge", tuple(edge_argv(settings)), edge_environment(environment), lives))
         programs.append(("edge", f"{settings.edge.model} on ONNX Runtime, {settings.folder.edge_socket}"))
     port = settings.stand_in_port
     if port is not None:

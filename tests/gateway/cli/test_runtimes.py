@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from gateway.cli.runtimes import cloud_argv, edge_argv
+from gateway.cli.runtimes import cloud_argv, edge_argv, edge_environment
 from gateway.settings import ModelSettings, Settings
 
 
@@ -38,3 +38,9 @@ def test_what_is_set_of_the_edge_is_passed_on_and_what_is_not_is_left_to_it(
     argv = edge_argv(Settings.model_validate({"state_dir": tmp_path, "edge": {field: value}}))
     at = argv.index(option[0])
     assert argv[at : at + 2] == option
+
+
+def test_the_edge_runtime_is_started_with_huge_pages_unless_the_environment_tells_the_c_library_otherwise():
+    assert edge_environment({"HOME": "/"}) == {"HOME": "/", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+    chosen = {"GLIBC_TUNABLES": "glibc.malloc.arena_max=1"}
+    assert edge_environment(chosen) == chosen
