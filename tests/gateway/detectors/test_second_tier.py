@@ -379,6 +379,25 @@ async def test_when_the_model_fails_the_request_is_restricted(tmp_path: Path) ->
         assert not [each for each in cloud.requests if each.method == "POST"]
 
 
+async def test_a_detector_that_is_killed_keeps_requests_here_until_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    detector = worker()
+    monkeypatch.setattr(SecondTier, "from_settings", lambda _: SecondTier([detector]))
+    async with gateway(tmp_path, salaries) as (running, cloud, _):
+        await until(lambda: detector.worker.pid is not None)
+        assert (await running.chat("Hello")).headers["x-tidegate-target"] == "cloud"
+        pid = detector.worker.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        answer = await running.chat("Hello")
+        assert answer.headers["x-tidegate-target"] == "edge"
+        assert answer.headers["x-tidegate-label"].startswith("restricted")
+        assert len(cloud.posts) == 1
+        await until(lambda: detector.worker.pid not in {pid, None})
+        assert (await running.chat("Hello")).headers["x-tidegate-target"] == "cloud"
+
+
 async def test_what_only_the_model_finds_cannot_be_replaced_by_a_token(tmp_path: Path) -> None:
     async with gateway(tmp_path, salaries, pseudonyms=", pseudonymize: [pii]") as (running, cloud, _):
         assert (await running.chat("Who pays Jane Miller?")).headers["x-tidegate-target"] == "edge"
