@@ -15,11 +15,11 @@ QUESTION = "What is the capital of France?"
 
 
 @asynccontextmanager
-async def serving(model_dir, socket, *options: str, name: str = "smollm2"):
+async def serving(model_dir, socket, *options: str, name: str = "smollm2", limit_s: float = 60):
     command = ["-m", "edge_runtime", "--model-dir", model_dir, "--model-name", name, "--socket", socket, *options]
     process = await asyncio.create_subprocess_exec(sys.executable, *map(str, command), stderr=asyncio.subprocess.PIPE)
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(limit_s):
             yield process
     finally:
         if process.returncode is None:
