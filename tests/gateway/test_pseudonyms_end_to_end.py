@@ -72,6 +72,25 @@ async def test_values_are_tokens_outside_and_values_again_for_the_caller(replaci
         assert shown == f"Write to {EMAIL} today"
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_token_that_the_caller_typed_comes_back_as_it_was_typed(replacing: Any, stream: bool) -> None:
+    async with replacing() as h:
+        await h.gateway.chat(f"Write to {EMAIL}", max_tokens=8)
+        typed = TOKEN.findall(h.cloud.posts[0].json["messages"][0]["content"])[0]
+        # The same first turn, so that the same token would be made again.
+        messages = [
+            {"role": "user", "content": f"Write to {EMAIL}"},
+            {"role": "assistant", "content": "Done."},
+            {"role": "user", "content": f"Is {typed} or {typed.lower()} the same as {EMAIL}?"},
+        ]
+        response = await h.gateway.chat(messages=messages, stream=stream, max_tokens=8)
+        last = h.cloud.posts[1]
+        assert EMAIL.encode() not in last.body
+        assert typed not in last.json["messages"][0]["content"], "the value has another token now"
+        shown = said(response.text) if stream else response.json()["choices"][0]["message"]["content"]
+        assert shown == messages[-1]["content"]
+
+
 async def test_what_may_not_be_replaced_stays(replacing: Any) -> None:
     async with replacing() as h:
         response = await h.gateway.chat(f"{EMAIL} pays with {CARD}", max_tokens=8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,19 @@ async def test_where_labels_cannot_be_known_a_request_with_an_earlier_answer_sta
         found = await explained(h, other, ANSWER, NEXT)
         assert found["label"]["uninspected_causes"] == ["history"]
         assert target(await say(h, other)) == "cloud", "a first turn has no history to be known"
+
+
+async def test_a_label_that_a_locked_store_could_not_take_is_not_forgotten(house: HouseFactory, tmp_path: Path) -> None:
+    async with house() as h:
+        holder = sqlite3.connect(tmp_path / "state" / "labels.sqlite", isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        assert target(await say(h, FIRST, **RESTRICTED)) == "edge"
+        while_locked = await say(h, FIRST, ANSWER, NEXT)
+        assert target(while_locked) == "edge"
+        assert (await explained(h, FIRST, ANSWER, NEXT))["label"]["uninspected_causes"] == ["history"]
+        holder.execute("ROLLBACK")
+        holder.close()
+        assert (await say(h, FIRST, ANSWER, NEXT)).headers["x-tidegate-label"] == "restricted"
 
 
 async def test_a_store_that_was_lost_between_two_runs_is_not_taken_for_a_new_one(
