@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from edge_runtime.models.errors import InUse
+from edge_runtime.residency import resident
 from edge_runtime.residency.memory import memory_need
 from inference_protocol.runtime_state import RuntimeStatus
 from runtime_server.chat_model import load_chat_model
@@ -209,3 +210,12 @@ async def test_a_version_that_comes_back_while_it_still_answers_is_talked_to_in_
         await until(lambda: holds(version.folder) == once)
         models.add("another", other)
         assert models.of(back) not in (first, other)
+
+
+async def test_how_to_talk_to_the_version_that_is_served_first_is_read_once(versions, running, monkeypatch) -> None:
+    versions.serve(0)
+    reads = []
+    monkeypatch.setattr(resident, "load_chat_model", lambda folder, name: reads.append(folder))
+    async with running() as engine:
+        assert engine.state().status == "ready"
+        assert not reads
