@@ -13,6 +13,7 @@ from inference_protocol.runtime_state import RuntimeState, RuntimeStatus
 from runtime_server.answer import GenerationCancelled, NothingToGenerate
 from runtime_server.engine import Engine, Generation, GenerationJob, NotReady, QueueFull
 from serving.in_flight import InFlight
+from serving.start import StartRefused
 
 _RETRY_AFTER_S = 1.0
 _LOOK_EVERY_S = 1.0
@@ -147,7 +148,10 @@ class Lifecycle:
         try:
             await self._engine.start()
         except Exception as exc:
-            _logger.exception("The engine could not start")
+            # What a person has to mend says so itself; where it was found says nothing more.
+            _logger.error(
+                "The engine could not start: %s", exc, exc_info=None if isinstance(exc, StartRefused) else exc
+            )
             self._failure = f"{type(exc).__name__}: {exc}"
         else:
             _logger.info("Ready")

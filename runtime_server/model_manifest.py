@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from inference_protocol.capability import FURTHER_PARAMETERS
 from inference_protocol.runtime_state import ServedModel
 from observability.disk import sync
+from serving.start import StartRefused
 
 FILE_NAME = "manifest.json"
 SIGNATURES_NAME = "signatures.json"
@@ -26,15 +27,15 @@ MAX_N = 16
 _BESIDE = frozenset({FILE_NAME, SIGNATURES_NAME, ORIGIN_NAME})
 
 
-class ModelMissing(Exception):
+class ModelMissing(StartRefused):
     """The folder is not there or was never completed."""
 
 
-class ModelDamaged(Exception):
+class ModelDamaged(StartRefused):
     """A file of the folder is not what the manifest says. The message names the file."""
 
 
-class ModelUnsupported(Exception):
+class ModelUnsupported(StartRefused):
     """The folder is whole, but not one that this engine can run. The message says why."""
 
 

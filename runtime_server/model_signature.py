@@ -16,12 +16,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from observability.disk import sync
 from runtime_server.model_manifest import SIGNATURES_NAME, manifest_bytes
 from serving.signatures import Envelope, KeyUnusable, PrivateKey, PublicKey, Signature
+from serving.start import StartRefused
 
 KEY_SUFFIX = ".pub"
 _KIND = "application/vnd.tidegate.model-manifest+json"
 
 
-class Untrusted(Exception):
+class Untrusted(StartRefused):
     """Nobody who is trusted signed this model. The message says what can be done."""
 
 

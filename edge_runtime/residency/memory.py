@@ -10,6 +10,7 @@ from pathlib import Path
 from edge_runtime.generation.genai_config import DecoderConfig, ModelConfig, read_genai_config
 from edge_runtime.generation.warm_up import CHUNKS
 from runtime_server.cpus import cgroup_folders
+from serving.start import StartRefused
 
 _MEBIBYTE = 1 << 20
 _FLOAT_BYTES = 4
@@ -53,7 +54,7 @@ class MemoryNeed:
         return f"{_mib(self.total)} ({', '.join(f'{_mib(size)} {what}' for size, what in parts)})"
 
 
-class TooLittleMemory(Exception):
+class TooLittleMemory(StartRefused):
     """A model does not fit in what is left. The message has the numbers."""
 
     def __init__(self, need: MemoryNeed, available: int) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from inference_protocol.runtime_state import RuntimeState, RuntimeStatus
 from runtime_server import lifecycle
+from runtime_server.model_signature import Untrusted
 from tests.runtime_server.conftest import RunningRuntime, RuntimeFactory
 from tests.runtime_server.scripted_engine import MODEL, WINDOW, says
 from tests.support.waiting import until
@@ -47,6 +48,18 @@ async def test_an_engine_that_cannot_load_is_failed_with_its_reason(start_runtim
         assert (await runtime.client.get("/livez")).status_code == 200
         assert (await runtime.client.get("/readyz")).status_code == 503
         assert (await runtime.ask()).status_code == 503
+
+
+@pytest.mark.parametrize(("error", "traced"), [(Untrusted("signed by nobody"), False), (OSError("broken"), True)])
+async def test_what_a_person_can_mend_is_said_without_where_it_was_found(
+    start_runtime: RuntimeFactory, caplog: pytest.LogCaptureFixture, error: Exception, traced: bool
+) -> None:
+    async with start_runtime(ready=False) as runtime:
+        runtime.engine.load_error = error
+        runtime.engine.loaded.set()
+        await asyncio.wait_for(runtime.lifecycle.failed.wait(), 5)
+    (record,) = [record for record in caplog.records if "could not start" in record.message]
+    assert (str(error) in record.message, bool(record.exc_info)) == (True, traced)
 
 
 async def test_an_engine_that_dies_later_is_noticed(
