@@ -21,21 +21,33 @@ def ask(installation: Installation, content: object, **fields: object) -> httpx.
     return httpx.post(url, json=body, headers=headers, timeout=120, trust_env=False)
 
 
+def complete(installation: Installation, prompt: object, **fields: object) -> httpx.Response:
+    """Have a prompt continued."""
+    body = {"model": "auto", "prompt": prompt, "max_tokens": 4, **fields}
+    url = f"{installation.url}/v1/completions?q={QUERY}"
+    return httpx.post(url, json=body, headers={"user-agent": HEADER}, timeout=120, trust_env=False)
+
+
 def test_no_log_span_record_or_state_of_any_program_holds_what_was_asked(installation: Installation) -> None:
     installation.until_health(edge="up", cloud="up")
     answered = [
         ask(installation, f"{ASKED} {EMAIL}, who is that?"),
         ask(installation, f"Count to three, {ASKED}.", stream=True),
         ask(installation, f"{ASKED} " * 130),  # long enough for the cloud to be asked
+        ask(installation, ASKED, tools=[{"type": "function", "function": {"name": ASKED}}]),
+        complete(installation, f"{ASKED} {EMAIL} lives"),
+        complete(installation, f"Count to three, {ASKED}.", stream=True),
     ]
     assert {response.headers["x-tidegate-target"] for response in answered} == {"edge", "cloud"}
     refused = [
         ask(installation, f"{ASKED} " * 20_000),  # no window holds it
         ask(installation, ASKED, temperature=ASKED),
-        ask(installation, ASKED, tools=[{"type": "function", "function": {"name": ASKED}}]),
+        ask(installation, ASKED, tools=ASKED),
         ask(installation, {"x": ASKED}),
         ask(installation, ASKED, model=ASKED),
         ask(installation, [{"type": ASKED, ASKED: ASKED}]),
+        complete(installation, {"x": ASKED}),
+        complete(installation, ASKED, best_of=ASKED),
     ]
     assert all(400 <= response.status_code < 500 for response in refused), [r.status_code for r in refused]
     assert not [response.text for response in refused if ASKED in response.text]
