@@ -15,7 +15,7 @@ from edge_runtime.build.errors import NotImportable
 from edge_runtime.build.progress import Steps
 from edge_runtime.build.publishing import require_tools
 from edge_runtime.generation.errors import GraphRunFailed
-from edge_runtime.models.errors import StoreError
+from edge_runtime.models.errors import StoreError, what_failed
 from runtime_server.model_manifest import ModelDamaged, ModelUnsupported
 from runtime_server.model_signature import Untrusted
 from serving.signatures import KeyUnusable
@@ -31,7 +31,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         require_tools()
         _make(chosen, steps)
-    except (StoreError, OSError, ModelUnsupported, GraphRunFailed, Untrusted, KeyUnusable) as error:
+    except OSError as error:
+        steps.say(f"No model was made: {what_failed(error)}")
+        return 1
+    except (StoreError, ModelUnsupported, GraphRunFailed, Untrusted, KeyUnusable) as error:
         steps.say(f"No model was made: {error}")
         return 1
     except ModelDamaged as error:

@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge_runtime.build import gate
-from edge_runtime.build.errors import GateFailed, NameRefused
+from edge_runtime.build.errors import GateFailed, NameRefused, NotImportable
 from edge_runtime.build.progress import Steps
 from edge_runtime.build.publishing import Recipe, find_built, publish
 from edge_runtime.models.names import is_model_name, name_from
 from edge_runtime.models.staging import Staging, require_space, staging
 from edge_runtime.models.store import ModelStore
-from runtime_server.model_manifest import GateFigures
+from runtime_server.chat_model import load_chat_model
+from runtime_server.model_folder import ModelFolderUnusable
+from runtime_server.model_manifest import GateFigures, ModelDamaged
+from runtime_server.model_signature import Untrusted
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +73,17 @@ def run(models: Path, steps: Steps, prepare: Callable[[Staging], Import], *, for
         store = ModelStore(models)
         before, built = store.active(recipe.name), find_built(store, recipe)
         if built is not None:
-            store.activate(built)
-            steps.say(f"This very model is imported already: {built.reference}")
-            return
+            try:
+                store.activate(built)
+            except (ModelDamaged, Untrusted):
+                steps.say(f"{built.reference} is damaged, or signed by nobody who is trusted here; it is made again.")
+            else:
+                steps.say(f"This very model is imported already: {built.reference}")
+                return
         require_space(models, asked.space_bytes)
         with steps.step(asked.doing):
             window = asked.write(work.room(recipe.name))
+            _require_conversation(work.folder / recipe.name, recipe.public_model)
         figures = _measure(asked, work, steps, force=force)
         publish(work, recipe, window, figures)
     steps.say(
@@ -85,6 +93,13 @@ def run(models: Path, steps: Steps, prepare: Callable[[Staging], Import], *, for
     )
     if before is not None:
         steps.say(f"`tidegate models rollback {recipe.name}` goes back to {before.reference}.")
+
+
+def _require_conversation(folder: Path, name: str) -> None:
+    try:
+        load_chat_model(folder, name)
+    except ModelFolderUnusable as error:
+        raise NotImportable(f"Nobody could talk to this model. {error}") from None
 
 
 def _measure(asked: Import, work: Staging, steps: Steps, *, force: bool) -> GateFigures:

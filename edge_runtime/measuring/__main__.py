@@ -20,7 +20,7 @@ from edge_runtime.measuring.fit import USUAL_SHARE, fits
 from edge_runtime.measuring.speed import measure_speed
 from edge_runtime.residency.memory import available_bytes
 from runtime_server.cpus import usable_cpus
-from runtime_server.model_manifest import ModelDamaged, ModelMissing, ModelUnsupported
+from runtime_server.model_manifest import ModelDamaged, ModelMissing, ModelUnsupported, read_manifest
 from runtime_server.options import at_least
 
 _MB, _GB = 1e6, 1e9
@@ -44,6 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _bench(asked: argparse.Namespace, profile: DeviceProfile, steps: Steps) -> tuple[dict[str, Any], Table]:
+    read_manifest(asked.model_dir)  # before anything takes time
     threads = asked.threads or usable_cpus()
     bytes_per_s = _bandwidth(threads, profile, steps)
     with steps.step(f"Loading {asked.model_dir.name} and letting it answer"):

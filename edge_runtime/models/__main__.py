@@ -13,7 +13,7 @@ from types import FrameType
 from rich.console import Console
 
 from edge_runtime.models import commands, key_commands
-from edge_runtime.models.errors import StoreError
+from edge_runtime.models.errors import StoreError, what_failed
 from edge_runtime.models.store import ModelStore
 from runtime_server.model_manifest import ModelDamaged, ModelMissing
 from runtime_server.model_signature import Untrusted
@@ -35,7 +35,9 @@ def main(arguments: list[str] | None = None) -> int:
     command: Command = chosen.run
     try:
         return command(ModelStore(chosen.models_dir.absolute(), dev=chosen.dev), chosen, Console(highlight=False))
-    except (StoreError, KeyUnusable, OSError) as error:
+    except OSError as error:
+        return _say(errors, what_failed(error), 1)
+    except (StoreError, KeyUnusable) as error:
         return _say(errors, error, 1)
     except (ModelDamaged, ModelMissing) as error:
         return _say(errors, error, 3)

@@ -13,13 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from edge_runtime.measuring.device_profile import DeviceProfile
-from edge_runtime.models.keys import own_key
+from edge_runtime.models.keys import own_key, read_key
 from edge_runtime.models.names import split_reference
 from edge_runtime.models.pulling import PullOptions, pull_model
 from edge_runtime.models.reports import describe, verify_version
 from edge_runtime.models.showing import lines, show_version
 from edge_runtime.models.store import ModelStore
-from serving.signatures import PrivateKey
 
 _DAMAGED, _UNTRUSTED = 3, 4
 
@@ -125,7 +124,7 @@ def remove(store: ModelStore, asked: argparse.Namespace, out: Console) -> int:
 
 def sign_version(store: ModelStore, asked: argparse.Namespace, out: Console) -> int:
     """Verify a version and sign it, with this machine's key unless another is given."""
-    key = own_key(store.keys) if asked.key is None else PrivateKey.load(asked.key)
+    key = own_key(store.keys) if asked.key is None else read_key(asked.key)
     version = store.find(asked.model)
     store.sign(version, key)
     out.print(f"{version.reference} is signed by the key {key.public.id}.", soft_wrap=True)

@@ -11,6 +11,18 @@ StoreError
 └── ContentRefused      what was fetched is not what a model is made of
 """
 
+from __future__ import annotations
+
+import errno
+
+
+def what_failed(error: OSError) -> str:
+    """Return a sentence for a person; a store is left as it was, or as it was to be."""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return "The disk is full. Free some of it and try again; what was there stays as it was."
+    where = "" if error.filename is None else f"{error.filename}: "
+    return f"{where}{error.strerror or error}."
+
 
 class StoreError(Exception):
     """What a person can mend."""

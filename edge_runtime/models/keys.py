@@ -16,7 +16,7 @@ from edge_runtime.models.errors import KeyRefused
 from edge_runtime.models.names import is_model_name
 from observability.disk import sync, write_whole
 from runtime_server.model_signature import KEY_SUFFIX
-from serving.signatures import PrivateKey, PublicKey
+from serving.signatures import KeyUnusable, PrivateKey, PublicKey
 
 OWN_NAME = "this-box"
 
@@ -25,7 +25,7 @@ def own_key(folder: Path) -> PrivateKey:
     """Return this machine's key; where there is none it is made, and trusted.
 
     Raises:
-        KeyUnusable: What stands there is no such key.
+        KeyUnusable: What stands there is no such key, or others may read it.
     """
     path = folder / f"{OWN_NAME}.pem"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -40,7 +40,22 @@ def own_key(folder: Path) -> PrivateKey:
             _write(folder / (OWN_NAME + KEY_SUFFIX), key.public)
             part.replace(path)  # last: with it the pair is complete
             sync(folder)
-    return PrivateKey.load(path)
+    return read_key(path)
+
+
+def read_key(path: Path) -> PrivateKey:
+    """Return the private key in a file.
+
+    Raises:
+        KeyUnusable: It cannot be read, or others than its owner can read or change it.
+    """
+    key = PrivateKey.load(path)
+    if path.stat().st_mode & 0o077:
+        raise KeyUnusable(
+            "others than its owner can read or change the private key: end that with `chmod 600`, and make a new key "
+            "where somebody may have done so"
+        )
+    return key
 
 
 def trust(folder: Path, name: str, key: PublicKey) -> None:
@@ -61,12 +76,16 @@ def trust(folder: Path, name: str, key: PublicKey) -> None:
 def distrust(folder: Path, name: str) -> None:
     """Trust a key no longer; what only it vouched for is not loaded again.
 
+    This machine's own goes whole: nobody would trust what it signs, so a new one is made when one is needed.
+
     Raises:
         KeyRefused: There is no such key.
     """
     path = folder / (name + KEY_SUFFIX)
     if not is_model_name(name) or not path.is_file():
         raise KeyRefused(f"There is no trusted key `{name}`. `tidegate models keys list` says which there are.")
+    if name == OWN_NAME:
+        (folder / f"{OWN_NAME}.pem").unlink(missing_ok=True)
     path.unlink()
     sync(folder)
 

@@ -105,7 +105,8 @@ class ModelStore:
     def publish(self, staged: Path, name: str | None = None) -> Version:
         """Make a version of a complete folder on the same file system; nothing is served by that alone.
 
-        The folder is moved. Where this very version stands already, its signatures are renewed by those of the folder.
+        The folder is moved. Where this very version stands already, its signatures are renewed by those of the folder,
+        and so is each file of it that was damaged.
 
         Args:
             staged: The folder, with its manifest, written to the disk by `model_manifest.write_manifest`.
@@ -124,7 +125,7 @@ class ModelStore:
             switch.versions.mkdir(mode=0o700, parents=True, exist_ok=True)
             sync(staged)
             if place.exists():
-                self._renew_signatures(staged, place)
+                self._renew(staged, place)
             else:
                 staged.rename(place)
                 sync(switch.versions)
@@ -271,11 +272,20 @@ class ModelStore:
                     sync(path.parent)
             _delete(self.root / _TRASH)
 
-    def _renew_signatures(self, staged: Path, place: Path) -> None:
-        new = staged / model_manifest.SIGNATURES_NAME
-        if new.exists():
-            new.rename(place / new.name)
-            sync(place)
+    def _renew(self, staged: Path, place: Path) -> None:
+        """Put what is signed anew, or damaged, in its place, each file by one rename: who maps the old one keeps it."""
+        listed, found = model_manifest.read_manifest(staged).files, model_manifest.hash_folder(place)
+        for name in found.keys() - listed.keys():
+            (place / name).unlink()
+        renewed = [name for name, digest in listed.items() if found.get(name) != digest]
+        if not (place / FILE_NAME).is_file() or model_manifest.manifest_id(place) != place.name:
+            renewed.append(FILE_NAME)
+        if (staged / model_manifest.SIGNATURES_NAME).exists():
+            renewed.append(model_manifest.SIGNATURES_NAME)
+        for name in renewed:
+            (place / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (staged / name).replace(place / name)
+            sync((place / name).parent)
 
     def _new_trash(self) -> Path:
         trash = self.root / _TRASH

@@ -17,6 +17,7 @@ from edge_runtime.build.errors import GateFailed
 from edge_runtime.build.gguf.folder import write_folder
 from edge_runtime.generation.engine import SlotEngine
 from edge_runtime.generation.loading import EngineSettings
+from edge_runtime.models.keys import distrust
 from edge_runtime.models.store import ModelStore
 from inference_protocol.sampling import Sampling
 from runtime_server import model_manifest
@@ -124,3 +125,28 @@ def test_every_figure_has_its_threshold() -> None:
     ):
         with pytest.raises(GateFailed, match=named):
             gate.require(FIGURES.model_copy(update=change))
+
+
+def test_an_import_mends_what_was_damaged_of_it_and_a_key_that_is_gone(tmp_path: Path) -> None:
+    file = make_contents(kind=GGMLQuantizationType.F32).write(tmp_path / "tiny.gguf")
+    assert run_import(tmp_path, file)[0] == 0
+    store = ModelStore(tmp_path / "models")
+    version = store.active("tiny")
+    data = version.folder / "model.onnx.data"
+    data.write_bytes(bytes(data.stat().st_size))
+    distrust(store.keys, "this-box")
+    status, said = run_import(tmp_path, file)
+    assert (status, "it is made again" in said) == (0, True), said
+    assert store.active("tiny") == version
+    version.verify()
+    assert store.vouchers(version) == ["this-box"]
+    status, said = run_import(tmp_path, file)
+    assert (status, "imported already" in said) == (0, True)
+
+
+def test_a_model_that_nobody_could_talk_to_is_not_imported(tmp_path: Path) -> None:
+    made = make_contents()
+    made.keys["tokenizer.chat_template"] = "{% for m in %}"
+    status, said = run_import(tmp_path, made.write(tmp_path / "tiny.gguf"))
+    assert (status, "chat template, line 1" in said) == (1, True), said
+    assert ModelStore(tmp_path / "models").names() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from edge_runtime.generation.engine import SlotEngine
 from edge_runtime.generation.loading import EngineSettings
+from edge_runtime.models.errors import what_failed
 from edge_runtime.models.store import ModelStore
 from runtime_server.model_signature import Untrusted, sign
 from serving.signatures import PrivateKey
@@ -102,3 +104,14 @@ async def test_the_engine_loads_nothing_that_no_trusted_key_signed(store: ModelS
         await engine.start()
     await engine.stop()
     store.remove(version)  # it is not held either
+
+
+def test_a_full_disk_is_called_that_and_another_failure_names_its_file() -> None:
+    assert "The disk is full. Free some of it and try again" in what_failed(OSError(errno.ENOSPC, "No space left"))
+    assert what_failed(PermissionError(errno.EACCES, "Permission denied", "keys")) == "keys: Permission denied."
+
+
+def test_a_model_that_is_not_there_is_said_so_before_anything_is_measured(tmp_path: Path) -> None:
+    options = ("--model-dir", tmp_path / "none", "--profile", tmp_path / "device.json")
+    status, said = run("edge_runtime.measuring", "bench", *options)
+    assert (status, "There is no complete model in" in said, "Measuring" in said) == (1, True, False)

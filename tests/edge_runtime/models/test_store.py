@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from edge_runtime.models.errors import InUse, NoSuchModel, NothingToRollBack
-from edge_runtime.models.keys import distrust
+from edge_runtime.models.keys import distrust, own_key
 from edge_runtime.models.store import ModelStore
 from runtime_server import model_manifest
 from runtime_server.model_manifest import ModelDamaged, ModelMissing
 from runtime_server.model_signature import Untrusted
+from serving.signatures import KeyUnusable
 from tests.edge_runtime.models.conftest import Publish, write_model
 
 HOLD = """
@@ -203,3 +204,34 @@ def test_a_model_without_an_active_version_says_which_versions_there_are(store: 
     version = publish(b"one")
     with pytest.raises(NoSuchModel, match=version.reference):
         store.find("tiny")
+
+
+def test_publishing_a_version_again_mends_what_was_damaged_of_it(
+    store: ModelStore, publish: Publish, tmp_path: Path
+) -> None:
+    version = store.activate(publish(b"one"))
+    (version.folder / "model.onnx").write_bytes(bytes(192))
+    (version.folder / "tokenizer.json").unlink()
+    (version.folder / "added.jinja").write_text("not listed", encoding="utf-8")
+    (version.folder / "manifest.json").write_text("{}", encoding="utf-8")
+    again = write_model(tmp_path / "again", content=b"one")
+    assert store.publish(again).id == version.id
+    store.find("tiny").verify()
+    assert store.vouchers(version) == ["this-box"]
+
+
+def test_a_key_that_others_may_read_signs_nothing(store: ModelStore, publish: Publish) -> None:
+    publish(b"one")
+    (store.keys / "this-box.pem").chmod(0o640)
+    with pytest.raises(KeyUnusable, match="chmod 600"):
+        own_key(store.keys)
+
+
+def test_this_machines_own_key_is_made_anew_once_it_is_trusted_no_more(store: ModelStore, publish: Publish) -> None:
+    one = publish(b"one")
+    distrust(store.keys, "this-box")
+    with pytest.raises(Untrusted):
+        store.activate(one)
+    assert store.vouchers(store.activate(publish(b"two"))) == ["this-box"]
+    store.sign(one, own_key(store.keys))
+    assert store.activate(one).active
