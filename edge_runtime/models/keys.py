@@ -22,7 +22,7 @@ OWN_NAME = "this-box"
 
 
 def own_key(folder: Path) -> PrivateKey:
-    """Return this machine's key; where there is none it is made, and trusted.
+    """Return this machine's key; where there is none, or it is trusted no more, one is made, and trusted.
 
     Raises:
         KeyUnusable: What stands there is no such key, or others may read it.
@@ -31,7 +31,7 @@ def own_key(folder: Path) -> PrivateKey:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not path.exists():
+        if not (path.exists() and (folder / (OWN_NAME + KEY_SUFFIX)).exists()):
             key = PrivateKey.make()
             part = folder / f".{path.name}.part"
             part.unlink(missing_ok=True)
@@ -76,7 +76,7 @@ def trust(folder: Path, name: str, key: PublicKey) -> None:
 def distrust(folder: Path, name: str) -> None:
     """Trust a key no longer; what only it vouched for is not loaded again.
 
-    This machine's own goes whole: nobody would trust what it signs, so a new one is made when one is needed.
+    After this machine's own, a new one is made when one is needed: nobody would trust what the old one signs.
 
     Raises:
         KeyRefused: There is no such key.
@@ -84,8 +84,6 @@ def distrust(folder: Path, name: str) -> None:
     path = folder / (name + KEY_SUFFIX)
     if not is_model_name(name) or not path.is_file():
         raise KeyRefused(f"There is no trusted key `{name}`. `tidegate models keys list` says which there are.")
-    if name == OWN_NAME:
-        (folder / f"{OWN_NAME}.pem").unlink(missing_ok=True)
     path.unlink()
     sync(folder)
 
