@@ -129,7 +129,10 @@ def _change(node: ast.AST, constants: set[str]) -> str | None:
 
 
 def test_no_file_is_longer_than_a_reader_can_hold() -> None:
-    lengths = {path: len((ROOT / path).read_text(encoding="utf-8").splitlines()) for path, _ in sources(*PACKAGES, "tests", "bench")}
+    lengths = {
+        path: len((ROOT / path).read_text(encoding="utf-8").splitlines())
+        for path, _ in sources(*PACKAGES, "tests", "bench")
+    }
 
     assert not {path: length for path, length in lengths.items() if length > MAX_LINES}
 
