@@ -70,7 +70,7 @@ def test_one_trace_joins_all_three_programs_at_a_collector_when_a_full_cloud_is_
     busy.start()
     found.until(lambda: found.cloud_is_running() == 1, "the cloud to be busy")
     response = found.chat(LONG, max_tokens=2)
-    assert response.headers["x-tidegate-reason"] == "fallback; from=cloud; error=upstream_refused"
+    assert response.headers["x-tidegate-reason"] == "fallback; from=cloud; error=upstream_busy"
     trace_id = bytes.fromhex(found.trace_id_of(response.headers["x-request-id"]))
     everyone = {"gateway", "edge_runtime", "cloud_runtime"}
     found.until(lambda: services_of(receiver, trace_id) == everyone, "the spans of all three programs", within_s=20)
