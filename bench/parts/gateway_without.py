@@ -40,8 +40,8 @@ def without_records() -> None:
     async def write_before_egress(self: RecordLog, record: Mapping[str, Any]) -> None:
         pass
 
-    RecordLog.write = write  # type: ignore[method-assign]  # that is what this is for
-    RecordLog.write_before_egress = write_before_egress  # type: ignore[method-assign]  # the same
+    RecordLog.write = write  # type: ignore[method-assign]  # replaced, to take its part off
+    RecordLog.write_before_egress = write_before_egress  # type: ignore[method-assign]  # replaced, to take its part off
 
 
 def without_traces() -> None:

@@ -48,8 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _make(chosen: argparse.Namespace, steps: Steps) -> None:
     # Imported here, after the look at what is installed: they need the extra `build`.
-    from edge_runtime.build import default_models, gguf_import, huggingface_import  # noqa: PLC0415  # see above
-    from edge_runtime.build.huggingface.tensors import Precision  # noqa: PLC0415  # see above
+    from edge_runtime.build import default_models, gguf_import, huggingface_import  # noqa: PLC0415  # needs the extra `build`
+    from edge_runtime.build.huggingface.tensors import Precision  # noqa: PLC0415  # needs the extra `build`
 
     models = chosen.models_dir.absolute()
     if chosen.command == "default":

@@ -23,13 +23,13 @@ def import_fetched(work: Staging, path: Path, name: str | None, console: Console
         StoreError: It cannot be imported; the message says why.
     """
     # The importers need the extra `build`, which a machine that pulls packaged models does without.
-    from edge_runtime.build.progress import Steps  # noqa: PLC0415  # see above
-    from edge_runtime.build.publishing import require_tools  # noqa: PLC0415  # see above
+    from edge_runtime.build.progress import Steps  # noqa: PLC0415  # needs the extra `build`
+    from edge_runtime.build.publishing import require_tools  # noqa: PLC0415  # needs the extra `build`
 
     require_tools()
-    from edge_runtime.build.gguf_import import import_gguf  # noqa: PLC0415  # see above
-    from edge_runtime.build.huggingface.tensors import Precision  # noqa: PLC0415  # see above
-    from edge_runtime.build.huggingface_import import import_huggingface  # noqa: PLC0415  # see above
+    from edge_runtime.build.gguf_import import import_gguf  # noqa: PLC0415  # needs the extra `build`
+    from edge_runtime.build.huggingface.tensors import Precision  # noqa: PLC0415  # needs the extra `build`
+    from edge_runtime.build.huggingface_import import import_huggingface  # noqa: PLC0415  # needs the extra `build`
 
     scratch = ModelStore(work.room("import") / "models")
     steps = Steps(console)

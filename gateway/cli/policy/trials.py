@@ -25,6 +25,11 @@ RecordsOption = Annotated[
 CandidateArgument = Annotated[str, typer.Argument(metavar="POLICY", help="A policy file, a bundle or a built-in name.")]
 
 
+def _folder(records: Path | None, settings_file: Path | None) -> Path:
+    """Return where records are read: the folder that was named, else this machine's own."""
+    return records if records is not None else settings_or_fail(settings_file).folder.records
+
+
 def _sent(source: str) -> dict[str, str]:
     """Read what is sent to the gateway, which reads no file that a call names."""
     try:
@@ -60,8 +65,7 @@ def report_canary(
     records: RecordsOption = None, as_json: JsonOption = False, settings_file: SettingsOption = None
 ) -> None:
     """Compare how requests fared under each version, by this machine's records."""
-    folder = records if records is not None else settings_or_fail(settings_file).folder.records
-    found = fared(read_records(folder))
+    found = fared(read_records(_folder(records, settings_file)))
     if as_json:
         say_json([one.as_json() for one in found])
     else:
@@ -100,8 +104,7 @@ def report_shadow(
     records: RecordsOption = None, as_json: JsonOption = False, settings_file: SettingsOption = None
 ) -> None:
     """Show what the shadow would have changed, by this machine's records. Fails where it would have been looser."""
-    folder = records if records is not None else settings_or_fail(settings_file).folder.records
-    found = shadowed(read_records(folder))
+    found = shadowed(read_records(_folder(records, settings_file)))
     if as_json:
         say_json([one.as_json() for one in found])
     else:
