@@ -22,7 +22,7 @@ from gateway.admin.views import Views
 from gateway.api.answering import Answering
 from gateway.api.direct_routes import DirectRoutes
 from gateway.api.exchange_opener import ExchangeOpener
-from gateway.api.explain import Explaining
+from gateway.api.explain import Explaining, either_of
 from gateway.api.framework_faults import install_fault_handlers
 from gateway.api.health import LiveEndpoint, ReadyEndpoint
 from gateway.api.inference import InferenceEndpoint
@@ -55,6 +55,7 @@ from gateway.targets.tokens import reference_tokenizer
 from inference_protocol import paths
 from inference_protocol.openai_chat import parse_chat
 from inference_protocol.openai_completion import parse_completion
+from inference_protocol.openai_embedding import parse_embedding
 from observability import Meters, ServerSpanMiddleware
 from routing_policies.signals.scanner import build_scanner
 from serving.http_request import read_body
@@ -209,15 +210,15 @@ def _pipeline(
 
 
 def _way(settings: Settings, rooms: Rooms, pipeline: Pipeline, clock: Callable[[], float]) -> _Way:
-    chat, completion = (
+    chat, completion, embedding = (
         resolving(parse, settings.default_model, rooms.targets.public_models)
-        for parse in (parse_chat, parse_completion)
+        for parse in (parse_chat, parse_completion, parse_embedding)
     )
     return _Way(
         pipeline,
         Answering(pipeline, _stream_limits(settings)),
         Settlement(rooms.targets, rooms.records, rooms.metrics, clock=clock),
-        {paths.CHAT_COMPLETIONS: chat, paths.COMPLETIONS: completion},
+        {paths.CHAT_COMPLETIONS: chat, paths.COMPLETIONS: completion, paths.EMBEDDINGS: embedding},
     )
 
 
@@ -240,7 +241,7 @@ def _posts(
     posts: dict[str, ASGIApp] = {
         path: endpoint(answering, parse=parse, finishing=rooms.kept.finishing) for path, parse in way.parsers.items()
     }
-    return {**posts, paths.ROUTE_EXPLAIN: endpoint(Explaining(way.pipeline), parse=way.parsers[paths.CHAT_COMPLETIONS])}
+    return {**posts, paths.ROUTE_EXPLAIN: endpoint(Explaining(way.pipeline), parse=either_of(way.parsers))}
 
 
 def _flusher(settings: Settings, rooms: Rooms, way: _Way, tracer: Tracer, begin: ExchangeOpener) -> Flusher | None:

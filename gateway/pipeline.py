@@ -80,7 +80,9 @@ class Pipeline:
             if needs_exact_count(policy, view, self._targets.windows(view.model)):
                 measured = await self._measurer.counted(measured)
                 view = replace(view, size=measured.size)
-            snapshot = self._targets.snapshot(view.model, view.size, view.output_cap, now=self._clock(), seed=seed)
+            snapshot = self._targets.snapshot(
+                view.task, view.model, view.size, view.output_cap, now=self._clock(), seed=seed
+            )
             verdict = decide(policy, view, snapshot)
         if self._second_tier.could_matter(policy, view, snapshot, verdict):
             with exchange.timed("detect"):

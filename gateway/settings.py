@@ -92,6 +92,7 @@ class TargetCapabilities(_Frozen):
     images: bool = False
     audio: bool = False
     logprobs: bool = True
+    embeddings: bool = False
 
 
 class TargetSettings(_Frozen):

@@ -94,7 +94,8 @@ class Settlement:
         before = exchange.decided.snapshot.targets[attempt.target]
         attempted = _attempted(attempt, exchange.decided)
         if attempted is not None:
-            target.observations = observe(target.observations, before.prediction, attempted)
+            task = exchange.decided.request.task
+            target.learn(task, observe(target.observed(task), before.prediction, attempted))
 
     def _mark_span(self, exchange: Exchange, now: float) -> None:
         span = exchange.span

@@ -2,6 +2,7 @@
 
 CHAT_COMPLETIONS = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
+EMBEDDINGS = "/v1/embeddings"
 TOKENIZE = "/v1/tokenize"
 MODELS = "/v1/models"
 ROUTE_EXPLAIN = "/v1/route/explain"

@@ -20,6 +20,10 @@ class Task(StrEnum):
     TENSOR = "tensor"
 
 
+GENERATES = frozenset({Task.CHAT, Task.COMPLETION})
+"""What a model does that generates text."""
+
+
 @dataclass(frozen=True, slots=True)
 class Needs:
     """Capabilities without which a target cannot answer as asked.

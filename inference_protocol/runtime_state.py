@@ -6,6 +6,8 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from inference_protocol.request import GENERATES, Task
+
 
 class RuntimeStatus(StrEnum):
     """Where a runtime stands in its life."""
@@ -22,7 +24,9 @@ class ServedModel(BaseModel):
     Attributes:
         id: The name it answers to.
         digest: sha256 over its files, hex.
-        window: Most tokens of prompt and answer together in one slot.
+        window: Most tokens of prompt and answer together in one slot, or of one input.
+        tasks: What may be asked of it.
+        dimensions: Length of its vectors, of a model that embeds.
         prompt_logprobs: Whether log probabilities of prompts are among those.
         parameters: Which of `capability.FURTHER_PARAMETERS` it knows.
         tokenizer_digest: sha256 of `tokenizer.json`, hex: equal digests count tokens alike.
@@ -33,6 +37,8 @@ class ServedModel(BaseModel):
     id: str
     digest: str
     window: int = Field(gt=0)
+    tasks: frozenset[Task] = GENERATES
+    dimensions: int | None = None
     tools: bool = False
     json_schema: bool = False
     images: bool = False

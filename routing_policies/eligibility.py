@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from inference_protocol.capability import unmet
+from inference_protocol.request import GENERATES, Task
 from routing_policies.policy.conditions import Answer, Evaluation
 from routing_policies.policy.loader import LoadedPolicy
 from routing_policies.policy.model import Target
@@ -26,6 +27,14 @@ _CANNOT_BE_ASKED: Mapping[Health, str] = {
     Health.DRAINING: "is shutting down",
     Health.RESTING: "asked to be left alone for a while",
     Health.FAILING: "failed several times in a row",
+}
+
+
+_WORK: Mapping[Task, str] = {
+    Task.CHAT: "chats",
+    Task.COMPLETION: "completions",
+    Task.EMBEDDING: "embeddings",
+    Task.TENSOR: "inference on tensors",
 }
 
 
@@ -68,7 +77,7 @@ def needs_exact_count(policy: LoadedPolicy, view: RequestView, windows: Mapping[
     tokens = view.size.tokens
     if tokens.least == tokens.most:
         return False
-    for name in policy.policy.targets:
+    for name in policy.policy.targets if view.task in GENERATES else ():
         window = windows.get(name)
         if window is not None and tokens.least <= window - view.reserved_output < tokens.most:
             return True
@@ -137,6 +146,10 @@ class _Asked:
         return None
 
     def _by_capability(self, can: Capabilities) -> Exclusion | None:
+        if self.view.task not in can.tasks:
+            return Exclusion(
+                ExclusionKind.CAPABILITY, f"cannot do {_WORK[self.view.task]} with this model", field="model"
+            )
         lacking = unmet(self.view.needs, can)
         if not lacking:
             return None
@@ -145,7 +158,8 @@ class _Asked:
 
     def _by_window(self, window: int | None) -> Exclusion | None:
         needed = self.view.size.tokens.most + self.view.reserved_output
-        if window is None or needed <= window:
+        # Where nothing is generated each input has a window of its own, which its own tokenizer measures: the target's.
+        if window is None or needed <= window or self.view.task not in GENERATES:
             return None
         return Exclusion(ExclusionKind.WINDOW, f"has a window of {window} tokens, and the request may take {needed}")
 

@@ -60,6 +60,7 @@ def _target(target: TargetSnapshot) -> tuple[Any, ...]:
         (target.health.value, target.back_in_s, target.waiting),
         (can.served_model, can.window, can.tools, can.json_schema, can.images, can.audio, can.logprobs, can.max_n),
         sorted(can.parameters),
+        _words(can.tasks),
         prediction
         and (
             prediction.ttft_ms,

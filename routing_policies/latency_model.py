@@ -74,6 +74,7 @@ class Observations:
         output_share: Output tokens as a share of their cap.
         log_ttft_ms: Logarithm of the milliseconds to first content; used where the target reports no state.
         log_ms_per_token: Logarithm of the milliseconds per output token; likewise.
+        log_whole_ms: Logarithm of the milliseconds of an answer that comes at once, such as vectors.
         load: Requests of ours that ran there at a time, the new one included; likewise.
     """
 
@@ -82,6 +83,7 @@ class Observations:
     output_share: Running = Running(0.5, 0.1)
     log_ttft_ms: Running | None = None
     log_ms_per_token: Running | None = None
+    log_whole_ms: Running | None = None
     load: Running = Running(1.0, 1.0)
 
 
@@ -121,7 +123,7 @@ def predict(
     Returns:
         The prediction, or `None` where there is nothing yet to predict from.
     """
-    expected = max(1.0, output_cap * min(1.0, observations.output_share.mean))
+    expected = max(1.0, output_cap * min(1.0, observations.output_share.mean)) if output_cap else 0.0
     base = _from_state(state, tokens.likely, expected, in_flight) if state is not None else None
     if base is None:
         base = _from_observed(observations, expected, in_flight)
@@ -167,6 +169,8 @@ def observe(observations: Observations, prediction: Prediction | None, attempted
         if attempted.output_tokens is not None and attempted.output_tokens > 1:
             decode_ms = (attempted.total_ms - attempted.ttft_ms) / (attempted.output_tokens - 1)
             found = replace(found, log_ms_per_token=_log_with(found.log_ms_per_token, decode_ms))
+    if attempted.complete and attempted.ttft_ms is None and attempted.output_cap == 0:
+        found = replace(found, log_whole_ms=_log_with(found.log_whole_ms, attempted.total_ms))
     if attempted.complete and attempted.output_tokens is not None and attempted.output_cap > 0:
         share = min(1.0, attempted.output_tokens / attempted.output_cap)
         found = replace(found, output_share=found.output_share.with_value(share))
@@ -196,10 +200,13 @@ def _from_state(state: RuntimeState, prompt_tokens: int, expected: float, in_fli
 
 
 def _from_observed(observations: Observations, expected: float, in_flight: int) -> tuple[float, float] | None:
-    if observations.log_ttft_ms is None or observations.log_ms_per_token is None:
-        return None
     # Up to its usual load it is as fast as usual; beyond, requests share what it has.
     crowding = max(1.0, (in_flight + 1) / max(1.0, observations.load.mean))
+    if expected == 0.0 and observations.log_whole_ms is not None:
+        whole_ms = crowding * math.exp(observations.log_whole_ms.mean)
+        return whole_ms, whole_ms
+    if observations.log_ttft_ms is None or observations.log_ms_per_token is None:
+        return None
     ttft_ms = crowding * math.exp(observations.log_ttft_ms.mean)
     return ttft_ms, ttft_ms + crowding * expected * math.exp(observations.log_ms_per_token.mean)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from inference_protocol.request import GENERATES, Task
 from inference_protocol.runtime_state import RuntimeState
 
 
@@ -49,11 +50,13 @@ class Capabilities:
     Attributes:
         served_model: The name the target knows the model by; `None` where it does not serve it.
         window: Most tokens of prompt and answer together; `None` where nobody has said.
+        tasks: What may be asked of it.
         parameters: Which of `capability.FURTHER_PARAMETERS` it knows.
     """
 
     served_model: str | None
     window: int | None = None
+    tasks: frozenset[Task] = GENERATES
     tools: bool = False
     json_schema: bool = False
     images: bool = False

@@ -7,12 +7,33 @@ from collections.abc import Mapping
 import orjson
 from starlette.types import Send
 
+from gateway.api.public_models import Parse
 from gateway.api.response_headers import decision_headers
 from gateway.exchange import Exchange
 from gateway.pipeline import Pipeline
+from inference_protocol import paths
+from inference_protocol.json_body import parse_object
 from inference_protocol.request import InferenceRequest
 from routing_policies.explain import explain
 from serving.answers import send_json
+
+# What only one kind of request has says which it is; whatever names none of them is read as a chat.
+_OF_FIELD: Mapping[str, str] = {
+    "messages": paths.CHAT_COMPLETIONS,
+    "prompt": paths.COMPLETIONS,
+    "input": paths.EMBEDDINGS,
+}
+
+
+def either_of(parsers: Mapping[str, Parse]) -> Parse:
+    """Return a parser of any request that has a route in `parsers`."""
+
+    def parse(raw: bytes) -> InferenceRequest:
+        tree = parse_object(raw)
+        route = next((route for field, route in _OF_FIELD.items() if field in tree), paths.CHAT_COMPLETIONS)
+        return parsers[route](raw)
+
+    return parse
 
 
 class Explaining:

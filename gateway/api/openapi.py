@@ -112,6 +112,7 @@ def openapi_document() -> dict[str, Any]:
         "paths": {
             paths.CHAT_COMPLETIONS: {"post": _chat()},
             paths.COMPLETIONS: {"post": _completion()},
+            paths.EMBEDDINGS: {"post": _embedding()},
             paths.ROUTE_EXPLAIN: {"post": _explain()},
             paths.KEPT_REQUEST: {
                 "get": _kept("How a kept request stands.", {"200": _json("Its state.", "KeptRequest")}),
@@ -140,6 +141,13 @@ def _completion() -> dict[str, Any]:
     return {**takes, "responses": _answers("Completion")}
 
 
+def _embedding() -> dict[str, Any]:
+    takes = _takes("EmbeddingRequest", "Have texts turned into vectors by the target that the policy chooses.")
+    answers = _answers("EmbeddingList")
+    del answers["200"]["content"]["text/event-stream"]
+    return {**takes, "responses": answers}
+
+
 def _answers(schema: str) -> dict[str, Any]:
     content = {
         "application/json": {"schema": _ref(schema)},
@@ -157,7 +165,7 @@ def _answers(schema: str) -> dict[str, Any]:
 def _explain() -> dict[str, Any]:
     found = _json("Who would answer, why, and what was measured.", "Explanation")
     return {
-        **_takes("ChatRequest", "Say what would be decided for a chat request, and send it nowhere."),
+        **_takes("ChatRequest", "Say what would be decided for a request, and send it nowhere."),
         "responses": {"200": {**found, "headers": _headers(_DECISION_HEADERS)}, **_failures(_OF_DECIDING)},
     }
 
@@ -293,6 +301,8 @@ def _schemas() -> dict[str, Any]:
             logprobs=_TOP_LOGPROBS,
             **_GENERATED,
         ),
+        "EmbeddingRequest": _embedding_request(),
+        "EmbeddingList": _object("object data", object=_TEXT, data={"type": "array"}, model=_TEXT, usage=_MAPPING),
         "ChatCompletion": _object("choices", choices={"type": "array"}, model=_TEXT, usage=_MAPPING),
         "Completion": _object("choices", choices={"type": "array"}, model=_TEXT, usage=_MAPPING),
         "Explanation": _explanation(),
@@ -302,6 +312,22 @@ def _schemas() -> dict[str, Any]:
         "Readiness": _object("status policy targets", status=_TEXT, policy=_MAPPING, targets=_MAPPING),
         "Error": _object("error", error=_error()),
     }
+
+
+def _embedding_request() -> dict[str, Any]:
+    return _object(
+        "model input",
+        model={"type": "string", "description": "A name that `/v1/models` lists."},
+        input={"description": "A text, several, the token ids of one, or those of several."},
+        encoding_format={"type": "string", "enum": ["float", "base64"]},
+        dimensions={"type": "integer", "minimum": 1},
+        truncate_prompt_tokens={
+            "type": "integer",
+            "description": "Cut longer inputs to that; -1: to the window.",
+        },
+        deferrable=_GENERATED["deferrable"],
+        user=_TEXT,
+    )
 
 
 def _kept_request() -> dict[str, Any]:

@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 import orjson
@@ -17,8 +18,9 @@ from gateway.dispatch.upstream import UpstreamStream, parse_answer
 from gateway.egress.body import OutboundBody
 from gateway.egress.door import PERMIT, Permit
 from gateway.egress.transport import StaleConnection, UnreadableHead
+from gateway.off_loop import READ_BYTES, off_loop_if_large
 from gateway.targets.replica import Replica
-from inference_protocol import paths
+from inference_protocol import openai_embedding, paths
 from inference_protocol.errors import (
     DeadlineExceeded,
     TidegateError,
@@ -33,7 +35,11 @@ from inference_protocol.openai_stream import chunk_facts
 from inference_protocol.request import InferenceRequest, Task
 from inference_protocol.retry_after import read_retry_after_s
 
-_PATHS: Mapping[Task, str] = {Task.CHAT: paths.CHAT_COMPLETIONS, Task.COMPLETION: paths.COMPLETIONS}
+_PATHS: Mapping[Task, str] = {
+    Task.CHAT: paths.CHAT_COMPLETIONS,
+    Task.COMPLETION: paths.COMPLETIONS,
+    Task.EMBEDDING: paths.EMBEDDINGS,
+}
 _MAX_ERROR_BYTES = 64 << 10  # of an error body; more is not read
 _ERROR_BODY_TIMEOUT_S = 1.0
 
@@ -140,17 +146,26 @@ async def _head(replica: Replica, plan: AttemptPlan, *, again: bool = False) -> 
 
 async def _buffered(response: httpx.Response, plan: AttemptPlan) -> BufferedAnswer:
     body = await _read(response, plan.max_answer_bytes)
-    tree = parse_answer(body)
+    tree = await off_loop_if_large(len(body), READ_BYTES, parse_answer, body)
     found = chunk_facts(tree)
     if found.error is not None:
         raise refused(found.error, status=None)
-    if not found.content:
+    if plan.request.task is Task.EMBEDDING:
+        _check_vectors(tree, plan.request)
+    elif not found.content:
         raise UpstreamProtocol("The target's answer holds no choice.")
     if tree.get("model") not in (None, plan.request.model):
         body = splice(body, tree, {"model": orjson.dumps(plan.request.model)})
     facts = AnswerFacts()
     facts.add(found)
     return BufferedAnswer(body, facts)
+
+
+def _check_vectors(tree: Mapping[str, Any], request: InferenceRequest) -> None:
+    try:
+        openai_embedding.check_answer(tree, request)
+    except ValueError as exc:
+        raise UpstreamProtocol(str(exc)) from None
 
 
 async def _read(response: httpx.Response, limit: int) -> bytes:

@@ -29,6 +29,7 @@ from inference_protocol.errors import (
     UpstreamUnreachable,
 )
 from inference_protocol.outcome import Outcome
+from inference_protocol.request import GENERATES
 from routing_policies.signals.scanner import Scanner
 
 
@@ -147,8 +148,9 @@ class Attempts:
         )
         answer = await attempt(made.lease.replica, plan, self._clock, self._wall)
         made.facts = answer.facts
-        answer = await scanned(answer, decided.policy.policy.answers, self._scanner)
-        answer = restored(answer, permit.body.originals, decided.request)
+        if decided.request.task in GENERATES:  # other answers hold no text
+            answer = await scanned(answer, decided.policy.policy.answers, self._scanner)
+            answer = restored(answer, permit.body.originals, decided.request)
         made.first_content_at = self._clock()
         return answer
 

@@ -21,7 +21,11 @@ from routing_policies.signals.label import DataClass
 from routing_policies.transforms import label_as_sent
 
 # The work of each route that gives an answer, also to those who were refused before anybody read what they sent.
-_TASKS: Mapping[str, Task] = {paths.CHAT_COMPLETIONS: Task.CHAT, paths.COMPLETIONS: Task.COMPLETION}
+_TASKS: Mapping[str, Task] = {
+    paths.CHAT_COMPLETIONS: Task.CHAT,
+    paths.COMPLETIONS: Task.COMPLETION,
+    paths.EMBEDDINGS: Task.EMBEDDING,
+}
 _PROVIDER = "tidegate"
 _OTHER = "other"
 

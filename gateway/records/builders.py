@@ -164,6 +164,7 @@ def _target(target: TargetSnapshot) -> dict[str, Any]:
         "health": target.health,
         "served_model": can.served_model,
         "window": can.window,
+        "tasks": sorted(can.tasks),
         "waiting": target.waiting,
         "back_in_s": target.back_in_s,
         "can": [name for name, yes in able.items() if yes],

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from gateway.settings import Settings
 from gateway.targets.target import Target
 from gateway.targets.wiring import wire_target
+from inference_protocol.request import GENERATES, Task
 from routing_policies.latency_model import predict
 from routing_policies.signals.size import Size
 from routing_policies.snapshot import Device, Snapshot, TargetSnapshot
@@ -66,7 +67,7 @@ class Targets:
         """The window that each target has for a model; `None` where nobody has said."""
         return {target.name: target.capabilities(model).window for target in self}
 
-    def snapshot(self, model: str, size: Size, output_cap: int, *, now: float, seed: int) -> Snapshot:
+    def snapshot(self, task: Task, model: str, size: Size, output_cap: int, *, now: float, seed: int) -> Snapshot:
         """Freeze what is known, with a prediction for this request at each target."""
         found: dict[str, TargetSnapshot] = {}
         for target in self:
@@ -78,7 +79,11 @@ class Targets:
                 capabilities=target.capabilities(model),
                 state=replica.state,
                 prediction=predict(
-                    replica.state, target.observations, size.tokens, output_cap, in_flight=replica.in_flight
+                    replica.state if task in GENERATES else None,  # it tells how fast it generates
+                    target.observed(task),
+                    size.tokens,
+                    output_cap,
+                    in_flight=replica.in_flight,
                 ),
                 back_in_s=standing.back_in_s,
                 waiting=target.waiting(replica),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 
 from gateway.settings import TargetProtocol, TargetSettings
 from gateway.targets.pool import Pool
 from gateway.targets.replica import Replica
 from gateway.targets.retry_budget import RetryBudget
 from inference_protocol.capability import FURTHER_PARAMETERS
+from inference_protocol.request import GENERATES, Task
 from inference_protocol.runtime_state import RuntimeState, ServedModel
 from routing_policies.latency_model import Observations
 from routing_policies.snapshot import Capabilities, Health
@@ -47,7 +47,6 @@ class Target:
         credential: Its own `Authorization` header; bound to its addresses, never a caller's.
         pool: Its addresses.
         retries: What faults may add to its load.
-        observations: What its answers have taught the latency model.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class Target:
         self.credential = credential
         self.pool = pool
         self.retries = retries
-        self.observations = Observations()
+        self._observed: dict[Task, Observations] = {}
         self._cards: tuple[ServedModel, ...] = ()
         self._capabilities: dict[str, Capabilities] = {}
 
@@ -109,6 +108,14 @@ class Target:
             self._capabilities.clear()
         self.pool.review()
 
+    def observed(self, task: Task) -> Observations:
+        """What its answers have taught the latency model, of a task: vectors say nothing about tokens."""
+        return self._observed.get(_account(task), Observations())
+
+    def learn(self, task: Task, observations: Observations) -> None:
+        """Keep what is known after one more answer."""
+        self._observed[_account(task)] = observations
+
     def renew_credential(self) -> None:
         """Read the credential again; it may have been replaced.
 
@@ -136,6 +143,7 @@ class Target:
             return Capabilities(
                 served,
                 window=told.window,
+                tasks=told.tasks,
                 tools=told.tools,
                 json_schema=told.json_schema,
                 images=told.images,
@@ -145,9 +153,16 @@ class Target:
                 parameters=told.parameters,
             )
         if self.settings.protocol is TargetProtocol.TIDEGATE:
-            return Capabilities(served)
-        can: Mapping[str, bool] = self.settings.capabilities.model_dump()
+            # Until it has told anything, it may do everything; a model that it leaves out then does not embed.
+            return Capabilities(served, tasks=GENERATES if self._cards else frozenset(Task))
+        can: dict[str, bool] = self.settings.capabilities.model_dump()
+        tasks = GENERATES | ({Task.EMBEDDING} if can.pop("embeddings") else set())
         # Who speaks OpenAI's protocol knows its parameters, or says itself which it does not.
         return Capabilities(
-            served, self.settings.window, max_n=self.settings.max_n, parameters=FURTHER_PARAMETERS, **can
+            served, self.settings.window, tasks, max_n=self.settings.max_n, parameters=FURTHER_PARAMETERS, **can
         )
+
+
+def _account(task: Task) -> Task:
+    """The task that another one's times are those of: text is generated alike, whatever asks for it."""
+    return Task.CHAT if task in GENERATES else task

@@ -16,7 +16,7 @@ import orjson
 from msgspec import DecodeError, ValidationError
 from msgspec.json import Decoder
 
-from inference_protocol.request import Needs, Task
+from inference_protocol.request import GENERATES, Needs, Task
 from inference_protocol.text_parts import UninspectableCause
 from routing_policies.lab.recorded import RecordedDecision, RecordedOutcome, record_reader
 from routing_policies.policy.loaded import LoadedPolicy
@@ -28,7 +28,16 @@ from routing_policies.snapshot import Capabilities, Device, Health, Snapshot, Ta
 from routing_policies.verdict import ExclusionKind
 from routing_policies.view import RequestView, Tenant
 
-ABLE = Capabilities("any", tools=True, json_schema=True, images=True, audio=True, logprobs=True, max_n=1 << 16)
+ABLE = Capabilities(
+    "any",
+    tasks=frozenset(Task),
+    tools=True,
+    json_schema=True,
+    images=True,
+    audio=True,
+    logprobs=True,
+    max_n=1 << 16,
+)
 
 _UNTOLD = Device()
 _NOTHING = b"{}"
@@ -210,9 +219,10 @@ def _capabilities(target: Mapping[str, Any]) -> Capabilities:
     return Capabilities(
         target["served_model"],
         window=target["window"],
-        **dict.fromkeys(target["can"], True),
+        tasks=frozenset(map(Task, target.get("tasks", GENERATES))),
         max_n=target["max_n"],
         parameters=frozenset(target["parameters"]),
+        **dict.fromkeys(target["can"], True),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from inference_protocol.request import Needs
+from inference_protocol.request import Needs, Task
 from routing_policies.decide import decide
 from routing_policies.policy.examples import Expect, Given, GivenDevice, GivenTarget
 from routing_policies.policy.loader import LoadedPolicy
@@ -121,7 +121,15 @@ def given_snapshot(policy: LoadedPolicy, given: Mapping[str, GivenTarget], devic
 
 
 def _target(name: str, given: GivenTarget) -> TargetSnapshot:
-    can = Capabilities(_MODEL, window=given.window, tools=True, json_schema=True, images=True, audio=True)
+    can = Capabilities(
+        _MODEL,
+        window=given.window,
+        tasks=frozenset(Task),
+        tools=True,
+        json_schema=True,
+        images=True,
+        audio=True,
+    )
     return TargetSnapshot(name, given.health, can, prediction=_prediction(given), waiting=given.waiting)
 
 
