@@ -13,7 +13,7 @@ from edge_runtime.build.errors import NotImportable
 from edge_runtime.build.huggingface import builder, folder
 from edge_runtime.build.huggingface.config import FAMILIES, read_config
 from edge_runtime.build.huggingface.merging import write_merged
-from edge_runtime.build.huggingface.safetensors_folder import weight_files
+from edge_runtime.build.huggingface.safetensors_folder import SafetensorsFolder, weight_files
 from edge_runtime.build.huggingface.tensors import Precision
 from edge_runtime.build.imports import Import
 from edge_runtime.build.progress import Steps
@@ -102,6 +102,8 @@ class _Wanted:
 def _prepare(wanted: _Wanted, name: str, steps: Steps, work: Staging) -> Import:
     source, adapter, files = wanted.source, wanted.adapter, wanted.files
     with steps.step(f"Reading {source.absolute().name}"):
+        if not wanted.ours:
+            SafetensorsFolder(source).require_whole(wanted.config.get("vocab_size"))
         digest = digest_of({f"{path.parent.name}/{path.name}": hash_file(path) for path in files})
     origin = {
         "folder": source.absolute().name,

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
-
-from edge_runtime.build.errors import NotImportable
 from edge_runtime.build.gguf.blocks import Blocks, Floats, Matrix, read_floats, read_matrix
 from edge_runtime.build.gguf.source import GgufSource, Tensor
+from edge_runtime.build.lost_content import require_filled, require_numbers
 
-_PAGE = 4096
 # Their last rows may stand for no token, and be zeros.
 _VOCABULARY = ("token_embd.weight", "output.weight")
 
@@ -25,14 +19,14 @@ class GgufTensors:
     def matrix(self, name: str, rows: int, columns: int) -> Matrix:  # noqa: D102  # see `Tensors`
         tensor = self._source.tensor(name, rows, columns)
         matrix = read_matrix(tensor)
-        _require_content(tensor)
-        _require_numbers(name, *((matrix.scales, matrix.offsets) if isinstance(matrix, Blocks) else (matrix,)))
+        require_filled(name, tensor.data, empty_rows=name in _VOCABULARY)
+        require_numbers(name, *((matrix.scales, matrix.offsets) if isinstance(matrix, Blocks) else (matrix,)))
         return matrix
 
     def floats(self, name: str, size: int) -> Floats:  # noqa: D102  # see `Tensors`
         tensor = self._source.tensor(name, size)
         values = _numbers(tensor)
-        _require_content(tensor)
+        require_filled(name, tensor.data)
         return values
 
     def find_floats(self, name: str, size: int) -> Floats | None:  # noqa: D102  # see `Tensors`
@@ -49,21 +43,5 @@ class GgufTensors:
 
 def _numbers(tensor: Tensor) -> Floats:
     values = read_floats(tensor)
-    _require_numbers(tensor.name, values)
+    require_numbers(tensor.name, values)
     return values
-
-
-def _require_numbers(name: str, *parts: Floats | None) -> None:
-    if not all(part is None or np.isfinite(part).all() for part in parts):
-        raise NotImportable(f"The tensor `{name}` holds values that are no numbers: fetch the file again.")
-
-
-def _require_content(tensor: Tensor) -> None:
-    """Refuse what a download or a disk has lost: it reads as zeros, which compute without any fault."""
-    content: NDArray[Any] = np.ascontiguousarray(tensor.data).reshape(-1).view(np.uint8)
-    pages = content[: len(content) // _PAGE * _PAGE].reshape(-1, _PAGE)
-    lost = tensor.name not in _VOCABULARY and not pages.any(axis=1).all()
-    if lost or not content.any():
-        raise NotImportable(
-            f"The tensor `{tensor.name}` is filled with zeros: the download did not finish, or a disk lost it."
-        )

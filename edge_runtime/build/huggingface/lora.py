@@ -15,6 +15,7 @@ from typing import Any
 from edge_runtime.build.errors import NotImportable
 from edge_runtime.build.gguf.blocks import Floats
 from edge_runtime.build.huggingface.safetensors_folder import SafetensorsFolder
+from edge_runtime.build.lost_content import require_filled, require_numbers
 
 _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX = "base_model.model."
@@ -66,7 +67,11 @@ class Adapter:
         outputs, inputs = weight.shape
         down = self._tensors.tensor(f"{module}.lora_A.weight", self._rank, inputs)
         up = self._tensors.tensor(f"{module}.lora_B.weight", outputs, self._rank)
+        require_filled(f"{module}.lora_A.weight", down)
+        if up.any():  # zeros are what training begins with
+            require_filled(f"{module}.lora_B.weight", up)
         merged: Floats = weight + self._scale * (up @ down)
+        require_numbers(f"{module}.lora_A.weight", down, up, merged)
         return merged.astype(weight.dtype, copy=False)
 
     def require_used(self) -> None:

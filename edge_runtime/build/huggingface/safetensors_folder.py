@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 
 from edge_runtime.build.errors import NotImportable
 from edge_runtime.build.gguf.blocks import Floats
+from edge_runtime.build.lost_content import require_filled, require_numbers
 
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 _INDEX = "model.safetensors.index.json"
@@ -97,6 +98,21 @@ class SafetensorsFolder:
     def ignore(self, name: str) -> None:
         """Count a tensor as read: it says nothing that the others do not say."""
         self._unread.discard(name)
+
+    def require_whole(self, vocabulary: object) -> None:
+        """Look at every tensor, for a reader that would not.
+
+        Args:
+            vocabulary: Rows of an embedding, some of which may be for no token.
+
+        Raises:
+            NotImportable: One holds a hole of zeros, or what is no number; it is named.
+        """
+        for name, place in self._places.items():
+            values = place.read()
+            require_numbers(name, values)
+            if values.ndim > 1:  # a vector may be a bias, or a factor beside one
+                require_filled(name, values, empty_rows=len(values) == vocabulary)
 
     def unread(self) -> list[str]:
         """Return the tensors that nobody asked for."""

@@ -13,6 +13,7 @@ from edge_runtime.build.huggingface.config import Config
 from edge_runtime.build.huggingface.lora import Adapter
 from edge_runtime.build.huggingface.quantize import BLOCK, quantize
 from edge_runtime.build.huggingface.safetensors_folder import SafetensorsFolder
+from edge_runtime.build.lost_content import require_filled, require_numbers
 
 _NAMES = {
     "token_embd": "model.embed_tokens",
@@ -59,8 +60,8 @@ class HuggingfaceTensors:
     def matrix(self, name: str, rows: int, columns: int) -> Matrix:  # noqa: D102  # see `Tensors`
         theirs = _their_name(name)
         weights = self._files.tensor(theirs, rows, columns)
-        if not np.isfinite(weights).all():
-            raise NotImportable(f"The tensor `{theirs}` holds values that are no numbers.")
+        require_numbers(theirs, weights)
+        require_filled(theirs, weights, empty_rows=name in _VOCABULARY)
         if self._adapter is not None:
             weights = self._adapter.merge(theirs, weights)
         match self._precision:
@@ -75,10 +76,19 @@ class HuggingfaceTensors:
         return quantize(weights, 8 if self._precision is Precision.INT8 or name in _VOCABULARY else 4)
 
     def floats(self, name: str, size: int) -> Floats:  # noqa: D102  # see `Tensors`
-        return self._files.tensor(_their_name(name), size)
+        theirs = _their_name(name)
+        values = self._files.tensor(theirs, size)
+        require_numbers(theirs, values)
+        require_filled(theirs, values)
+        return values
 
     def find_floats(self, name: str, size: int) -> Floats | None:  # noqa: D102  # see `Tensors`
-        return self._config.divisors if name == "rope_freqs.weight" else self._files.find(_their_name(name), size)
+        if name == "rope_freqs.weight":
+            return self._config.divisors
+        theirs = _their_name(name)
+        found = self._files.find(theirs, size)  # a bias, which may be zeros
+        require_numbers(theirs, found)
+        return found
 
     def __contains__(self, name: object) -> bool:
         """Whether the model has it; a tied head is the embedding, even where the folder repeats it."""

@@ -165,6 +165,13 @@ def test_a_hole_of_zeros_within_a_matrix_is_refused_but_rows_for_no_token_are_no
     assert "`blk.0.ffn_up.weight` is filled with zeros" in refusal(made.write(tmp_path / "model.gguf"), tmp_path)
 
 
+def test_a_hole_of_zeros_within_an_embedding_is_told_from_rows_for_no_token(tmp_path: Path) -> None:
+    made = make_contents()
+    data = made.tensors["token_embd.weight"][1].reshape(-1).view(np.uint8)
+    data[5000:15000] = 0
+    assert "`token_embd.weight` is filled with zeros" in refusal(made.write(tmp_path / "model.gguf"), tmp_path)
+
+
 @pytest.mark.parametrize(
     "name", ["token_embd.weight", "blk.1.ffn_up.weight", "output_norm.weight", "blk.0.attn_q.bias"]
 )

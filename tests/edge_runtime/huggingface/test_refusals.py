@@ -12,6 +12,7 @@ from gguf import GGMLQuantizationType
 from edge_runtime.build.errors import NotImportable
 from edge_runtime.build.huggingface.config import read_config
 from edge_runtime.build.huggingface.folder import write_folder
+from edge_runtime.build.huggingface.safetensors_folder import SafetensorsFolder
 from edge_runtime.build.huggingface.tensors import Precision
 from tests.support.gguf_files import make_contents
 from tests.support.huggingface_files import tensors_of, write_model, write_safetensors
@@ -97,14 +98,60 @@ def test_a_tensor_of_another_shape_is_named_with_both(refusal) -> None:
     assert "`model.norm.weight` is [4] where [256]" in said
 
 
-def test_a_tensor_that_holds_no_numbers_is_named(refusal) -> None:
-    name = "model.layers.0.mlp.up_proj.weight"
-
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize(
+    "name", ["model.layers.0.mlp.up_proj.weight", "model.norm.weight", "model.embed_tokens.weight"]
+)
+def test_a_tensor_that_holds_no_numbers_is_named(refusal, name: str, value: float) -> None:
     def spoil(held: dict) -> dict:
-        held[name][3, 3] = np.nan
+        held[name].reshape(-1)[3] = value
         return held
 
-    assert f"`{name}`" in refusal(tensors=spoil)
+    assert f"`{name}` holds values that are no numbers" in refusal(tensors=spoil)
+
+
+@pytest.mark.parametrize(
+    ("name", "begin", "end"),
+    [
+        ("model.layers.1.mlp.down_proj.weight", 3000, 9000),
+        ("model.layers.0.self_attn.q_proj.weight", 0, None),
+        ("model.norm.weight", 0, None),
+        ("model.embed_tokens.weight", 3000, 9000),
+        ("model.embed_tokens.weight", 0, None),
+    ],
+)
+def test_a_hole_of_zeros_is_refused_by_its_tensor(refusal, name: str, begin: int, end: int | None) -> None:
+    def lose(held: dict) -> dict:
+        held[name].reshape(-1)[begin:end] = 0
+        return held
+
+    assert f"`{name}` is filled with zeros" in refusal(tensors=lose)
+
+
+def test_a_file_whose_end_was_lost_to_zeros_is_refused(refusal) -> None:
+    def lose(folder: Path) -> None:
+        path = folder / "model.safetensors"
+        content = path.read_bytes()
+        path.write_bytes(content[:-300_000] + bytes(300_000))
+
+    assert "is filled with zeros: the download did not finish" in refusal(lose)
+
+
+def test_what_the_builder_would_read_blindly_is_looked_at_before(tmp_path: Path) -> None:
+    held = {
+        "rows": np.ones((64, 256), np.float32),
+        "weight": np.ones((32, 512), np.float32),
+        "bias": np.zeros(2048, np.float32),
+    }
+    held["rows"][40:] = 0  # for no token
+    write_safetensors(tmp_path / "model.safetensors", held)
+    SafetensorsFolder(tmp_path).require_whole(vocabulary=64)
+    for name, value in (("weight", 0), ("bias", np.nan)):
+        spoilt = held | {name: held[name].copy()}
+        spoilt[name].reshape(-1)[300:1400] = value
+        write_safetensors(tmp_path / "model.safetensors", spoilt)
+        with pytest.raises(NotImportable, match=f"`{name}`"):
+            SafetensorsFolder(tmp_path).require_whole(vocabulary=64)
 
 
 def test_values_that_float16_cannot_hold_are_refused_for_it(refusal) -> None:
