@@ -68,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
         return made
 
     pull = command("pull", commands.pull, "source", "--name", "--sha256", "--hub")
+    pull.add_argument("--precision", choices=("int4", "int8", "fp16"))
     pull.add_argument("--force", action="store_true")
     pull.add_argument("--no-activate", action="store_true")
     for name, run in (("list", commands.list_versions), ("show", commands.show), ("verify", commands.verify)):

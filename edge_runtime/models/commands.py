@@ -30,6 +30,7 @@ def pull(store: ModelStore, asked: argparse.Namespace, out: Console) -> int:
         name=asked.name,
         sha256=asked.sha256,
         hub=asked.hub,
+        precision=asked.precision,
         force=asked.force,
         activate=not asked.no_activate,
     )
@@ -50,10 +51,13 @@ def list_versions(store: ModelStore, asked: argparse.Namespace, out: Console) ->
         table.add_column(column, overflow="fold")
     for row in found:
         size = "?" if row["bytes"] is None else f"{row['bytes'] / 1e6:.0f}"
-        signed = ", ".join(row["signed_by"]) or "-"
-        fault = row["fault"] or row["format"]
-        table.add_row("*" if row["active"] else "", row["version"], fault, str(row["window"] or "?"), size, signed)
+        signed = "cannot be read" if row["fault"] else ", ".join(row["signed_by"]) or "-"
+        known = (row["format"] or "?", str(row["window"] or "?"), size, signed)
+        table.add_row("*" if row["active"] else "", row["version"], *known)
     out.print(table)
+    for row in found:
+        if row["fault"]:
+            out.print(f"{row['version']}: {row['fault']}", markup=False, soft_wrap=True)
     return 0
 
 

@@ -11,10 +11,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 from urllib.parse import quote
 
+import httpx
+
 from edge_runtime.models.errors import ContentRefused, SourceInvalid, SourceUnavailable
 from edge_runtime.models.sources.content import require_content, require_safe_name
 from edge_runtime.models.sources.download import Downloader, Remote
 from edge_runtime.models.sources.hub import Hub
+from edge_runtime.models.sources.index import find_wheel
+from edge_runtime.models.sources.meter import Meter
 from edge_runtime.models.sources.packaged import Take, take_packaged
 from edge_runtime.models.sources.parse import HubSource, IndexSource, LocalSource, Source, WebSource
 from edge_runtime.models.sources.wheel import download_wheel, open_wheel
@@ -57,6 +61,8 @@ class Fetcher:
     Attributes:
         work: Where what came is put together.
         downloads: Where parts are kept until it is whole.
+        client: Asks package indexes.
+        meter: Where is shown how far pip is.
         downloader: How files come over HTTP.
         hub: Where `hf:` leads.
         sha256: That a single file must have.
@@ -65,6 +71,8 @@ class Fetcher:
 
     work: Staging
     downloads: Path
+    client: httpx.Client
+    meter: Meter
     downloader: Downloader
     hub: Hub
     sha256: str | None
@@ -80,13 +88,22 @@ class Fetcher:
         """
         match source:
             case IndexSource():
-                return self._wheel(download_wheel(source.requirement, self.work.room("wheel"), self.work.lock))
+                return self._of_index(source.requirement)
             case HubSource():
                 return self._of_hub(source)
             case WebSource():
                 return self._of_web(source.url)
             case LocalSource():
                 return self._local(source.path)
+
+    def _of_index(self, requirement: str) -> Fetched:
+        folder = self.work.room("wheel")
+        found = find_wheel(self.client, requirement)
+        if found is None:
+            return self._wheel(download_wheel(requirement, folder, self.work.lock, self.meter))
+        path = folder / found.name
+        self._link(self._kept(found)[0], path)
+        return self._wheel(path)
 
     def _of_hub(self, source: HubSource) -> Fetched:
         repository = self.hub.look_up(source)
@@ -150,9 +167,7 @@ class Fetcher:
             found = remote(name)
             if expected is not None:
                 found = replace(found, size=expected.size, sha256=expected.sha256)
-            kept = self.downloads / hashlib.sha256(found.url.encode()).hexdigest()[:16]
-            self.downloader.fetch(found, kept)
-            self._link(kept, into)
+            self._link(self._kept(found)[0], into)
 
         return self._packaged_from(take, origin)
 
@@ -170,8 +185,7 @@ class Fetcher:
         """Fetch a file that comes without a manifest, look at it, and return its sha256."""
         if self.sha256 is not None:
             remote = replace(remote, sha256=self.sha256)
-        kept = self.downloads / hashlib.sha256(remote.url.encode()).hexdigest()[:16]
-        found = self.downloader.fetch(remote, kept)
+        kept, found = self._kept(remote)
         self._link(kept, into)
         try:
             require_content(into, into.name)
@@ -179,6 +193,11 @@ class Fetcher:
             kept.unlink()
             raise
         return found
+
+    def _kept(self, remote: Remote) -> tuple[Path, str]:
+        """Fetch a file to where it stays until the whole model is there; return that, and its sha256."""
+        kept = self.downloads / hashlib.sha256(remote.url.encode()).hexdigest()[:16]
+        return kept, self.downloader.fetch(remote, kept)
 
     @staticmethod
     def _link(kept: Path, into: Path) -> None:

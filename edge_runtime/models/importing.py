@@ -10,13 +10,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from edge_runtime.models.errors import ContentRefused
+from edge_runtime.models.errors import ContentRefused, SourceInvalid
 from edge_runtime.models.staging import Staging
 from edge_runtime.models.store import ModelStore
 from runtime_server.model_manifest import SIGNATURES_NAME
 
 
-def import_fetched(work: Staging, path: Path, name: str | None, console: Console, *, force: bool) -> Path:
+def import_fetched(
+    work: Staging, path: Path, name: str | None, console: Console, *, precision: str | None, force: bool
+) -> Path:
     """Make a model of a GGUF file or a Hugging Face folder, and return its complete folder.
 
     Raises:
@@ -34,7 +36,10 @@ def import_fetched(work: Staging, path: Path, name: str | None, console: Console
     scratch = ModelStore(work.room("import") / "models")
     steps = Steps(console)
     if path.is_dir():
-        import_huggingface(path, name, scratch.root, steps, precision=Precision.INT8, force=force)
+        chosen = Precision(precision or Precision.INT8)
+        import_huggingface(path, name, scratch.root, steps, precision=chosen, force=force)
+    elif precision is not None:
+        raise SourceInvalid("--precision is for a Hugging Face folder; a GGUF file is imported as it is.")
     else:
         import_gguf(path, name, scratch.root, steps, force=force)
     for model in scratch.names():

@@ -8,12 +8,9 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 from huggingface_hub import constants, get_token
 from rich.console import Console
 
@@ -23,6 +20,7 @@ from edge_runtime.models.importing import import_fetched
 from edge_runtime.models.keys import own_key
 from edge_runtime.models.names import is_model_name
 from edge_runtime.models.origin import write_origin
+from edge_runtime.models.sources.connections import open_client
 from edge_runtime.models.sources.download import Downloader
 from edge_runtime.models.sources.hub import Hub
 from edge_runtime.models.sources.meter import Meter
@@ -37,7 +35,6 @@ DOWNLOADS = ".downloads"
 _KEPT_S = 7 * 86400.0
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +46,7 @@ class PullOptions:
         name: The model's name; without it, the manifest's or the file's own.
         sha256: Of the file, or of a packaged model's manifest: whoever gives it vouches for that content.
         hub: Base address of the model hub; without it, the one that the machine is set up for.
+        precision: Of a Hugging Face folder's weights; int8 if nothing is said.
         force: Let an imported model in even if it answers too differently from what it was made from.
         activate: Serve it from the next load on.
     """
@@ -57,6 +55,7 @@ class PullOptions:
     name: str | None = None
     sha256: str | None = None
     hub: str | None = None
+    precision: str | None = None
     force: bool = False
     activate: bool = True
 
@@ -78,10 +77,10 @@ def pull_model(store: ModelStore, options: PullOptions, console: Console) -> Ver
     with staging(store.root, when_busy=lambda: console.print("Another build is running here; waiting for it.")) as work:
         downloads = _downloads(store.root, options.source)
         meter = Meter(console)
-        with _client() as client, meter.shown():
+        with open_client() as client, meter.shown():
             hub = Hub(client, options.hub or constants.ENDPOINT, _token(options))
             look = _Admission(store, options, vouched)
-            fetcher = Fetcher(work, downloads, Downloader(client, meter), hub, options.sha256, look)
+            fetcher = Fetcher(work, downloads, client, meter, Downloader(client, meter), hub, options.sha256, look)
             fetched = fetcher.fetch(source)
         version = _publish(store, work, options, fetched, vouched, console)
         shutil.rmtree(downloads, ignore_errors=True)
@@ -95,7 +94,9 @@ def _publish(
 ) -> Version:
     folder, name = fetched.path, options.name
     if not fetched.packaged:
-        folder = import_fetched(work, fetched.path, name, console, force=options.force)
+        folder = import_fetched(work, fetched.path, name, console, precision=options.precision, force=options.force)
+    elif options.precision is not None:
+        raise SourceInvalid("--precision is for a Hugging Face folder; this model is packed, and taken as it is.")
     write_origin(folder, {"pulled": options.source, **fetched.origin})
     if vouched and (not fetched.packaged or options.sha256 is not None):
         sign(folder, own_key(store.keys))
@@ -148,10 +149,3 @@ def _downloads(root: Path, source: str) -> Path:
     if own.exists():
         os.utime(own)
     return own
-
-
-@contextmanager
-def _client() -> Iterator[httpx.Client]:
-    """Proxies and certificates are those of the machine; redirects are followed by hand."""
-    with httpx.Client(timeout=_TIMEOUT, follow_redirects=False, headers={"user-agent": "tidegate"}) as client:
-        yield client

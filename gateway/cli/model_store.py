@@ -26,13 +26,16 @@ def pull(
     sha256: Annotated[
         str | None, typer.Option("--sha256", help="Of the file, or of the manifest; vouches for it.")
     ] = None,
+    precision: Annotated[
+        str | None, typer.Option("--precision", help="Of a folder of safetensors: int4, int8 (the default) or fp16.")
+    ] = None,
     no_activate: Annotated[bool, typer.Option("--no-activate", help="Take it in, and serve what is served.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Import it even if it answers too differently.")] = False,
     settings_file: SettingsOption = None,
 ) -> None:
     """Fetch a model: resumed where it was cut off, checked file by file, visible only when it is whole."""
     hub = settings_or_fail(settings_file).models.hub
-    given = {"--name": name, "--sha256": sha256, "--hub": hub}
+    given = {"--name": name, "--sha256": sha256, "--hub": hub, "--precision": precision}
     options = [f"{option}={value}" for option, value in given.items() if value is not None]
     options += ["--no-activate"] if no_activate else []
     options += ["--force"] if force else []

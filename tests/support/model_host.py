@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import ssl
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
@@ -16,11 +17,12 @@ Answer = Callable[[BaseHTTPRequestHandler, bytes], None]
 
 @dataclass
 class ModelHost:
-    """Serves `files`, with ranges and ETags; `next_answers` take the place of the next ones for their path."""
+    """Serves `files`, with ranges and ETags, as what `types` says; `next_answers` take the place of the next ones."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     next_answers: defaultdict[str, deque[Answer]] = field(default_factory=lambda: defaultdict(deque))
     seen: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    types: dict[str, str] = field(default_factory=dict)
     url: str = ""
 
     def add_repository(self, repo: str, commit: str, files: dict[str, bytes], *, revision: str = "main") -> None:
@@ -40,7 +42,7 @@ class ModelHost:
 
 
 @contextmanager
-def model_host() -> Iterator[ModelHost]:
+def model_host(encrypted: ssl.SSLContext | None = None) -> Iterator[ModelHost]:
     host = ModelHost()
 
     class Handler(BaseHTTPRequestHandler):
@@ -53,7 +55,7 @@ def model_host() -> Iterator[ModelHost]:
             if host.next_answers[path]:
                 host.next_answers[path].popleft()(self, content)
             elif path in host.files:
-                serve(self, content)
+                serve(self, content, kind=host.types.get(path))
             else:
                 refuse(404)(self, content)
 
@@ -66,7 +68,9 @@ def model_host() -> Iterator[ModelHost]:
 
     with Server(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
-        host.url = f"http://127.0.0.1:{server.server_address[1]}"
+        if encrypted is not None:
+            server.socket = encrypted.wrap_socket(server.socket, server_side=True)
+        host.url = f"http{'s' if encrypted else ''}://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
@@ -81,7 +85,12 @@ def etag_of(content: bytes) -> str:
 
 
 def serve(
-    handler: BaseHTTPRequestHandler, content: bytes, *, only: int | None = None, length: int | None = None
+    handler: BaseHTTPRequestHandler,
+    content: bytes,
+    *,
+    only: int | None = None,
+    length: int | None = None,
+    kind: str | None = None,
 ) -> None:
     """Answer as a good server does; with `only`, hang up after so many bytes; with `length`, promise so many."""
     start = 0
@@ -97,6 +106,8 @@ def serve(
         handler.send_header("content-range", f"bytes {start}-{len(content) - 1}/{len(content)}")
     handler.send_header("content-length", str(len(body) if length is None else length))
     handler.send_header("etag", etag_of(content))
+    if kind is not None:
+        handler.send_header("content-type", kind)
     handler.end_headers()
     handler.wfile.write(body if only is None else body[:only])
     if only is not None or length is not None:

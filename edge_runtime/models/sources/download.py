@@ -21,7 +21,7 @@ import httpx
 from edge_runtime.models.errors import ContentRefused, SourceUnavailable
 from edge_runtime.models.sources.answers import Gone, Retry, require_usable
 from edge_runtime.models.sources.meter import Meter
-from edge_runtime.models.sources.redirects import require_allowed, same_place
+from edge_runtime.models.sources.redirects import find_place, require_allowed, same_place
 from edge_runtime.models.staging import require_space
 
 _MOST_REDIRECTS = 6
@@ -123,10 +123,10 @@ class Downloader:
                 # As blocks come: what is collected to a size first would be lost with the connection.
                 for block in response.iter_raw():
                     file.write(block)
+                    file.flush()
                     self._meter.advance(len(block))
                     if expected is not None and file.tell() > expected:
                         raise ContentRefused(f"{remote.name} is longer than the {expected} bytes that were promised.")
-                file.flush()
                 os.fsync(file.fileno())
         if expected is not None and part.size < expected:
             raise Retry(f"{part.size} of {expected} bytes came")
@@ -134,18 +134,19 @@ class Downloader:
     @contextmanager
     def _following(self, remote: Remote, headers: dict[str, str]) -> Iterator[tuple[httpx.Response, str | None]]:
         """Ask, and follow redirects by hand: each is looked at, and only the first host sees the token."""
-        origin = url = httpx.URL(remote.url)
+        origin = place = find_place(httpx.URL(remote.url))
         linked: str | None = None
         for _ in range(_MOST_REDIRECTS):
-            own = {"authorization": f"Bearer {remote.token}"} if remote.token and same_place(origin, url) else {}
-            with self._client.stream("GET", url, headers=headers | own) as response:
+            known = remote.token is not None and same_place(origin.url, place.url)
+            own = {"authorization": f"Bearer {remote.token}"} if known else {}
+            with self._client.stream("GET", place.url, headers=headers | own, extensions=place.extensions) as response:
                 if not response.is_redirect:
                     yield response, linked
                     return
                 linked = linked or response.headers.get("x-linked-etag")
-                url = url.join(response.headers["location"])
-            require_allowed(origin, url)
-        raise SourceUnavailable(f"{remote.name}: the redirects of {origin.host} do not end.")
+                target = place.url.join(response.headers["location"])
+            place = require_allowed(origin, target)
+        raise SourceUnavailable(f"{remote.name}: the redirects of {origin.url.host} do not end.")
 
     def _checked(self, remote: Remote, path: Path, into: Path) -> str:
         with path.open("rb") as file:

@@ -18,7 +18,7 @@ from edge_runtime.models.sources.answers import Retry, require_usable
 from edge_runtime.models.sources.content import require_safe_name
 from edge_runtime.models.sources.download import Remote
 from edge_runtime.models.sources.parse import HubSource
-from edge_runtime.models.sources.redirects import require_allowed, same_place
+from edge_runtime.models.sources.redirects import find_place, require_allowed, same_place
 from runtime_server.model_manifest import FILE_NAME
 
 # Of a folder in Hugging Face's format, what a model is made of; what else stands there is not fetched.
@@ -104,24 +104,27 @@ class Hub:
         return Remote(f"{self._endpoint}/{repo}/resolve/{commit}/{quote(name)}", name, self._token)
 
     def _list(self, source: HubSource) -> _Listing:
-        origin = url = httpx.URL(
-            f"{self._endpoint}/api/models/{source.repo}/revision/{quote(source.revision, safe='')}?blobs=true"
+        origin = place = find_place(
+            httpx.URL(
+                f"{self._endpoint}/api/models/{source.repo}/revision/{quote(source.revision, safe='')}?blobs=true"
+            )
         )
+        host = origin.url.host
         what = f"{source.repo}@{source.revision}"
         for _ in range(3):  # a repository that was renamed redirects once
-            own = {"authorization": f"Bearer {self._token}"} if self._token and same_place(origin, url) else {}
+            known = self._token is not None and same_place(origin.url, place.url)
+            own = {"authorization": f"Bearer {self._token}"} if known else {}
             try:
-                response = self._client.get(url, headers=own)
+                response = self._client.get(place.url, headers=own, extensions=place.extensions)
                 if not response.is_redirect:
                     require_usable(response, what, self._token)
                     return _Listing.model_validate_json(response.content[:_LARGEST_LISTING])
             except (httpx.TransportError, Retry) as error:
-                raise SourceUnavailable(f"{origin.host} could not be asked for {what}: {error}. Try again.") from None
+                raise SourceUnavailable(f"{host} could not be asked for {what}: {error}. Try again.") from None
             except ValidationError:
-                raise ContentRefused(f"{origin.host} did not answer {what} with the listing of a repository.") from None
-            url = url.join(response.headers["location"])
-            require_allowed(origin, url)
-        raise SourceUnavailable(f"{what}: the redirects of {origin.host} do not end.")
+                raise ContentRefused(f"{host} did not answer {what} with the listing of a repository.") from None
+            place = require_allowed(origin, place.url.join(response.headers["location"]))
+        raise SourceUnavailable(f"{what}: the redirects of {host} do not end.")
 
 
 def _choose(source: HubSource, names: list[str]) -> list[str]:

