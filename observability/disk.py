@@ -19,20 +19,32 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that its owner alone may read: whole and for good, or not at all.
+def write_whole(
+    path: Path, *content: bytes, aside: Path | None = None, mode: int = 0o600, lasting: bool = True
+) -> None:
+    """Write a file whole and for good, or not at all.
 
     It is written aside and renamed into place, so whoever reads meanwhile finds what was there before. One writer at a
-    time: that is the caller's to see to.
+    time: that is the caller's to see to, or each has an `aside` of its own.
+
+    Args:
+        path: The file.
+        content: Its parts, one behind the other.
+        aside: Where it is written first, on the same disk; without it, beside the file.
+        mode: Who may read and write it, less what the process's umask takes away; its owner alone, if nothing is said.
+        lasting: Whether it must outlast the end of the power, which takes milliseconds; a cache need not.
 
     Raises:
         OSError: It cannot be written; what was there stays.
     """
-    aside = path.with_name(f".{path.name}.part")
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    aside = aside or path.with_name(f".{path.name}.part")
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with open(descriptor, "wb") as file:
-        file.write(content)
+        for part in content:
+            file.write(part)
         file.flush()
-        os.fsync(file.fileno())
+        if lasting:
+            os.fsync(file.fileno())
     aside.replace(path)
-    sync(path.parent)
+    if lasting:
+        sync(path.parent)

@@ -23,6 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from observability.disk import write_whole
+
 _logger = logging.getLogger(__name__)
 
 BLOCK = 64
@@ -129,17 +131,11 @@ class PrefixStore:
         while (block := self._pending.get()) is not None:
             path, cells = block
             try:
-                self._write(path, cells.tobytes())
+                content = cells.tobytes()
+                write_whole(path, _checksum(content), content, lasting=False)  # a damaged one is thrown away
                 self._evict()
             except OSError as error:
                 _logger.warning("A prefix could not be kept: %s", error.strerror)
-
-    def _write(self, path: Path, content: bytes) -> None:
-        partial = path.with_suffix(".part")
-        with open(partial, "wb", opener=_private) as file:
-            file.write(_checksum(content))
-            file.write(content)
-        partial.replace(path)
 
     def _evict(self) -> None:
         files = sorted(self._files(), key=lambda entry: entry.stat().st_mtime_ns)

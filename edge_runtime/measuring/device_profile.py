@@ -13,6 +13,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from inference_protocol.runtime_state import RuntimeState
+from observability.disk import write_whole
 
 
 class ModelSpeed(BaseModel):
@@ -81,6 +82,5 @@ class DeviceProfile:
 
     def _write(self, profile: Profile) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        part = self._path.with_name(f"{self._path.name}.{os.getpid()}.part")
-        part.write_text(profile.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        part.replace(self._path)
+        aside = self._path.with_name(f"{self._path.name}.{os.getpid()}.part")  # a runtime and a bench may write at once
+        write_whole(self._path, f"{profile.model_dump_json(indent=2)}\n".encode(), aside=aside)

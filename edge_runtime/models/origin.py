@@ -7,15 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from observability.disk import sync
+from observability.disk import write_whole
 from runtime_server.model_manifest import ORIGIN_NAME
 
 
 def write_origin(folder: Path, origin: Mapping[str, Any]) -> None:
     """Write it into a folder that is not published yet."""
-    path = folder / ORIGIN_NAME
-    path.write_text(json.dumps(origin, indent=2) + "\n", encoding="utf-8")
-    sync(path)
+    write_whole(folder / ORIGIN_NAME, f"{json.dumps(origin, indent=2)}\n".encode())
 
 
 def read_origin(folder: Path) -> dict[str, Any] | None:

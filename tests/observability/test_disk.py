@@ -29,3 +29,12 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: p
         write_whole(path, b"after")
 
     assert path.read_bytes() == b"before"
+
+
+def test_two_writers_with_a_place_of_their_own_each_leave_a_whole_file_that_others_may_read(tmp_path: Path) -> None:
+    path = tmp_path / "kept.json"
+    for number in (1, 2):
+        write_whole(path, b"part ", b"%d" % number, aside=tmp_path / f"{number}.part", mode=0o644, lasting=False)
+    assert path.read_bytes() == b"part 2"
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert list(tmp_path.iterdir()) == [path]

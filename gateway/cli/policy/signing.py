@@ -16,6 +16,7 @@ from gateway.cli.policy.common import end, policy_or_exit, say_json, unreadable
 from gateway.policies.bundle import Bundle, read_bundle, signatures_as_json
 from gateway.policies.document import read_document
 from gateway.policies.held import approval
+from observability.disk import write_whole
 from routing_policies.policy.errors import PolicyError
 from serving.signatures import KeyUnusable, PrivateKey
 
@@ -115,9 +116,7 @@ def _key(path: Path) -> PrivateKey:
 
 
 def _write(path: Path, made: Bundle) -> None:
-    aside = path.with_name(f".{path.name}.new")
     try:
-        aside.write_bytes(made.to_json())
-        aside.replace(path)
+        write_whole(path, made.to_json(), mode=0o666)
     except OSError as exc:
         unreadable(f"{path}: cannot be written: {exc.strerror}")
