@@ -3,6 +3,9 @@
 An import that carries blocks over loses nothing but what decoding rounds: its measure is the same blocks with exact
 activations, which is how the model's own prefill graph computes. One that quantizes is measured against the float32
 weights that it was made from.
+
+The greedy answer has no threshold: one near-tie among 32 tokens ends the agreement of two models that are as good as
+one, and the default model's is 0.63. The figure is for people to read.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from runtime_server.model_manifest import GateFigures
 
 _LARGEST_KL = 0.02
 _SMALLEST_AGREEMENT = 0.95
+_LARGEST_PERPLEXITY = 1.05  # times the exact one
 _MOST_TOKENS = 384
 _PROMPT, _GREEDY = 48, 32
 _DECODED, _EXACT = 0, 1  # slots
@@ -68,10 +72,15 @@ def require(figures: GateFigures) -> None:
     Raises:
         GateFailed: The message names the figure.
     """
-    if figures.mean_kl > _LARGEST_KL:
+    if not figures.mean_kl <= _LARGEST_KL:
         raise GateFailed(f"The mean KL divergence is {figures.mean_kl}; at most {_LARGEST_KL} passes.")
-    if figures.top1_agreement < _SMALLEST_AGREEMENT:
+    if not figures.top1_agreement >= _SMALLEST_AGREEMENT:
         raise GateFailed(f"The top-1 agreement is {figures.top1_agreement}; at least {_SMALLEST_AGREEMENT} passes.")
+    if not figures.perplexity <= _LARGEST_PERPLEXITY * figures.perplexity_exact:
+        raise GateFailed(
+            f"The perplexity is {figures.perplexity} where the exact one is {figures.perplexity_exact}; at most "
+            f"{_LARGEST_PERPLEXITY} times that passes."
+        )
     if not figures.tokenizer_round_trip:
         raise GateFailed("The tokenizer does not give back the text that it was given.")
 

@@ -121,6 +121,8 @@ def test_every_figure_has_its_threshold() -> None:
     for change, named in (
         ({"mean_kl": 0.03}, "KL"),
         ({"top1_agreement": 0.94}, "top-1"),
+        ({"perplexity": 10.6}, "perplexity"),
+        ({"mean_kl": float("nan")}, "KL"),
         ({"tokenizer_round_trip": False}, "tokenizer"),
     ):
         with pytest.raises(GateFailed, match=named):
