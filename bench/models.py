@@ -7,6 +7,10 @@ quantize its float32 values, with columns shuffled so that those very blocks do 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,7 +34,7 @@ from edge_runtime.build.huggingface.tensors import Precision
 from edge_runtime.generation.genai_config import read_genai_config
 from edge_runtime.generation.graph import DecoderGraph
 from edge_runtime.measuring.bandwidth import measure_bandwidth
-from edge_runtime.measuring.speed import measure_speed
+from gateway.cli.runtimes import edge_environment
 from runtime_server import model_manifest
 from runtime_server.cpus import usable_cpus
 from tests.support.running_gateway import free_port
@@ -82,18 +86,28 @@ def complete(folder: Path) -> None:
 
 def measure(name: str, folder: Path, reference: Path) -> dict[str, Any]:
     figures = gate.measure(folder, reference)
-    speed = measure_speed(folder, usable_cpus())
+    speed = measured(folder)
     row = {
         "name": name,
         "mb": sum(path.stat().st_size for path in folder.iterdir()) / 1e6,
-        "mb_per_token": speed.bytes_per_token / 1e6,
-        "tokens_per_s": speed.tokens_per_s,
-        "prefill_tokens_per_s": speed.prefill_tokens_per_s,
-        "ms_per_step": dict(speed.state.ms_per_token),
+        **{key: speed[key] for key in ("mb_per_token", "tokens_per_s", "prefill_tokens_per_s", "ms_per_step")},
+        "share_of_ceiling": speed["share_of_ceiling"],
         **figures.model_dump(exclude={"forced"}),
     }
     print(f"     {name}: {row['mb']:.0f} MB, KL {row['mean_kl']}, {row['tokens_per_s']:.0f} tokens/s", flush=True)
     return row
+
+
+def measured(folder: Path) -> dict[str, Any]:
+    """What `tidegate bench` finds, in a process that is started as the edge runtime is."""
+    with tempfile.TemporaryDirectory() as temporary:
+        command = [sys.executable, "-m", "edge_runtime.measuring", "bench", "--json", "--model-dir", str(folder)]
+        command += ["--profile", f"{temporary}/device.json"]
+        environment = edge_environment(os.environ)
+        found: dict[str, Any] = json.loads(
+            subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout
+        )
+        return found
 
 
 def beside_llama_cpp(binaries: Path, gguf: Path, exact: Path, reference: Path) -> dict[str, float]:
@@ -135,17 +149,16 @@ def kl(expected: Floats, found: Floats) -> float:
     return float((np.exp(expected[seen]) * (expected[seen] - found[seen])).sum())
 
 
-def budgets(report: Report, rows: list[dict[str, Any]], bytes_per_s: float) -> None:
+def budgets(report: Report, rows: list[dict[str, Any]]) -> None:
     exact, float32 = rows[0], next(row for row in rows if row["name"] == "float32")
     int4 = next(row for row in rows if row["name"] == "int4, model builder")
     int8 = next(row for row in rows if row["name"] == "int8, model builder")
-    ceiling = bytes_per_s / (exact["mb_per_token"] * 1e6)
     report.at_most("exact import: mean KL against float32", exact["mean_kl"], 0.01, "nats")
     report.at_least("exact import: top-1 agreement", exact["top1_agreement"], 0.96, "")
     report.at_most("exact import: KL beside the builder's int4", exact["mean_kl"] / int4["mean_kl"], 0.1, "")
     report.at_most("exact import: size beside the builder's int8", exact["mb"] / int8["mb"], 0.5, "")
     report.at_least("exact import: decode beside float32", exact["tokens_per_s"] / float32["tokens_per_s"], 2.0, "")
-    report.at_least("exact import: share of memory's ceiling", exact["tokens_per_s"] / ceiling, 0.55, "")
+    report.at_least("exact import: share of memory's ceiling", exact["share_of_ceiling"], 0.55, "")
 
 
 def main() -> None:
@@ -168,7 +181,7 @@ def main() -> None:
         if asked.llama_cpp is not None:
             gguf = asked.gguf or fetch_gguf(work)
             report.raw["llama_cpp"] = beside_llama_cpp(asked.llama_cpp, gguf, exact, reference)
-    budgets(report, rows, bytes_per_s)
+    budgets(report, rows)
     report.write(asked.output)
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from gateway.cli.options import JsonOption, SettingsOption, settings_or_fail
+from gateway.cli.runtimes import edge_environment
 
 ModelArgument = Annotated[str | None, typer.Argument(metavar="[MODEL]", help="Its folder's name; else the edge's.")]
 
@@ -39,4 +40,5 @@ def fit(
 
 def _become(*arguments: str) -> NoReturn:
     argv = [sys.executable, "-m", "edge_runtime.measuring", *arguments]
-    os.execv(argv[0], argv)  # noqa: S606  # our own interpreter, no shell
+    # Started as the edge runtime is, so that what is measured is what is served.
+    os.execve(argv[0], argv, edge_environment(os.environ))  # noqa: S606  # our own interpreter, no shell
