@@ -27,7 +27,6 @@ import numpy as np
 import psutil
 
 from bench.parts import genai_peer, llama_cpp
-from bench.parts.bandwidth import read_gb_per_s
 from bench.parts.edge_chart import draw
 from bench.parts.gguf_shapes import SHAPES, Shape, write_exact, write_random
 from bench.parts.report import Report
@@ -42,6 +41,7 @@ from bench.parts.smollm import (
 )
 from bench.parts.token_streams import Burst, Place, burst
 from edge_runtime.build.held_out import ENGLISH
+from edge_runtime.measuring.bandwidth import measure_bandwidth
 from gateway.cli.runtimes import edge_environment
 from tests.support.running_gateway import free_port
 
@@ -219,7 +219,7 @@ def main() -> None:
     gguf = (chosen.gguf or fetch_gguf(chosen.cache)).absolute()
     threads = len(os.sched_getaffinity(0))
     report = Report("edge")
-    report.raw["bandwidth_gb_per_s"] = read_gb_per_s(threads)
+    report.raw["bandwidth_gb_per_s"] = measure_bandwidth(threads) / 1e9
     report.raw["models"] = {}
     with tempfile.TemporaryDirectory() as temporary:
         scratch = Path(temporary)
