@@ -238,15 +238,21 @@ class RecordSettings(_Frozen):
     files: int = Field(default=8, gt=0)
 
 
+KeyName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
+PublicKeyText = Annotated[str, Field(pattern=r"^[A-Za-z0-9+/]{43}=$", description="32 bytes of Ed25519 in base64.")]
+
+
 class ModelSettings(_Frozen):
     """Which models may be served, and where they are pulled from.
 
     Attributes:
         signatures: `required`: one of the keys in the state folder must have signed a model. `dev`: anything may run.
+        trusted_keys: Names of further keys that vouch for models, to public keys in base64.
         hub: Base address of a model hub, instead of the one that the machine is set up for.
     """
 
     signatures: Literal["required", "dev"] = "required"
+    trusted_keys: dict[KeyName, PublicKeyText] = Field(default_factory=dict)
     hub: str | None = Field(default=None, pattern=r"^https?://[^/?#]+[^?#]*$")
 
 

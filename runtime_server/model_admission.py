@@ -8,6 +8,7 @@ from pathlib import Path
 from runtime_server import model_manifest
 from runtime_server.model_lease import ModelLease, take_lease
 from runtime_server.model_manifest import Manifest
+from runtime_server.trusted_keys import TrustedKeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +29,12 @@ class AdmittedModel:
         return self.lease.folder
 
 
-def admit(folder: Path, trusted_keys: Path | None) -> AdmittedModel:
+def admit(folder: Path, trusted_keys: TrustedKeys | None) -> AdmittedModel:
     """Hold the version that `folder` stands for now, and verify it.
 
     Args:
         folder: The model's.
-        trusted_keys: A folder of keys of which one must have signed it; `None` does not look at signatures.
+        trusted_keys: One of them must have signed it; `None` does not look at signatures.
 
     Raises:
         ModelMissing: The folder holds no complete model.

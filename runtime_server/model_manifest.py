@@ -15,12 +15,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from inference_protocol.capability import FURTHER_PARAMETERS
 from inference_protocol.runtime_state import ServedModel
-from observability.disk import sync
+from observability.disk import sync, write_whole
 from serving.start import StartRefused
 
 FILE_NAME = "manifest.json"
 SIGNATURES_NAME = "signatures.json"
 ORIGIN_NAME = "origin.json"
+# Of a manifest, or of its signatures: a model of a thousand files has a tenth of that.
+MOST_BYTES = 2 << 20
 # Answers to one request: more of them than there are slots wait for each other.
 MAX_N = 16
 # What stands beside a model's files and is not among them: the manifest, who signed it, where this copy came from.
@@ -170,11 +172,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
         sync(folder / name)
     for inner in {(folder / name).parent for name in manifest.files} - {folder}:
         sync(inner)
-    part = folder / (FILE_NAME + ".part")
-    part.write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    sync(part)
-    part.replace(folder / FILE_NAME)
-    sync(folder)
+    write_whole(folder / FILE_NAME, f"{manifest.model_dump_json(indent=2)}\n".encode(), mode=0o666)
 
 
 def manifest_bytes(folder: Path) -> bytes:
@@ -182,11 +180,16 @@ def manifest_bytes(folder: Path) -> bytes:
 
     Raises:
         ModelMissing: There is no folder, or no manifest in it.
+        ModelDamaged: It is longer than any manifest.
     """
     try:
-        return (folder / FILE_NAME).read_bytes()
+        with (folder / FILE_NAME).open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         raise ModelMissing(f"There is no complete model in {folder}: {FILE_NAME} is missing.") from None
+    if len(content) > MOST_BYTES:
+        raise ModelDamaged(f"{folder / FILE_NAME} has more than {MOST_BYTES} bytes, which no manifest has.")
+    return content
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -1,7 +1,7 @@
 """Who vouches for a model: signatures over its manifest, which holds the sha256 of every file.
 
 `signatures.json` beside the manifest may hold several: the publisher's, and that of the machine that took the model in.
-A key is trusted when it stands, in base64, in the folder of trusted keys as `<name>.pub`.
+A key is trusted when it stands, in base64, in the folder of trusted keys as `<name>.pub`, or in the settings.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from observability.disk import sync
+from observability.disk import write_whole
 from runtime_server.model_manifest import SIGNATURES_NAME, manifest_bytes
+from runtime_server.trusted_keys import TrustedKeys
 from serving.signatures import Envelope, KeyUnusable, PrivateKey, PublicKey, Signature
 from serving.start import StartRefused
 
@@ -41,20 +42,26 @@ class _Signatures(BaseModel):
     signatures: Annotated[tuple[_Entry, ...], Field(max_length=32)]
 
 
-def trusted_keys(folder: Path) -> dict[str, PublicKey]:
+def read_keys(trusted: TrustedKeys) -> dict[str, PublicKey]:
     """Read the keys that are trusted, by name; a folder that is not there holds none.
 
     Raises:
-        KeyUnusable: A file is no public key: one that is silently ignored would be missed when it is needed.
+        KeyUnusable: One is no public key: if it were silently ignored, it would be missed when it is needed. Or two
+            have one name.
     """
     found = {}
-    for path in sorted(folder.glob("*" + KEY_SUFFIX)):
+    for path in sorted(trusted.folder.glob("*" + KEY_SUFFIX)):
         try:
             found[path.stem] = PublicKey.from_text(path.read_text(encoding="ascii").strip())
         except (KeyUnusable, UnicodeDecodeError):
             raise KeyUnusable(
                 f"the trusted key `{path.stem}` cannot be used: its file must hold 32 bytes of Ed25519 in base64"
             ) from None
+    for given in trusted.given:
+        name, _, text = given.partition("=")
+        key = PublicKey.from_text(text)
+        if found.setdefault(name, key) != key:
+            raise KeyUnusable(f"the settings (`models.trusted_keys`) and the state folder call two keys `{name}`")
     return found
 
 
@@ -87,10 +94,7 @@ def sign(folder: Path, key: PrivateKey) -> None:
     content = _Signatures(signatures=tuple(entries)).model_dump_json(indent=2) + "\n"
     # Beside the folder: whoever is killed here must leave no file in it that its manifest does not list.
     part = folder.parent / f"{folder.name}.{SIGNATURES_NAME}.part"
-    part.write_text(content, encoding="utf-8")
-    sync(part)
-    part.replace(folder / SIGNATURES_NAME)
-    sync(folder)
+    write_whole(folder / SIGNATURES_NAME, content.encode(), aside=part, mode=0o666)
 
 
 def signers(folder: Path, keys: Mapping[str, PublicKey]) -> list[str]:
@@ -110,7 +114,7 @@ def signers(folder: Path, keys: Mapping[str, PublicKey]) -> list[str]:
     return [name for name, key in keys.items() if key.id in valid]
 
 
-def require_signed(folder: Path, keys_folder: Path) -> list[str]:
+def require_signed(folder: Path, trusted: TrustedKeys) -> list[str]:
     """Refuse a model that no trusted key signed, and return the names of those that did.
 
     Raises:
@@ -118,7 +122,7 @@ def require_signed(folder: Path, keys_folder: Path) -> list[str]:
         Untrusted: No trusted key signed it, or a signature is not of this manifest.
         KeyUnusable: A trusted key cannot be read.
     """
-    found = signers(folder, trusted_keys(keys_folder))
+    found = signers(folder, read_keys(trusted))
     if not found:
         raise Untrusted(
             f"The model in {folder} is signed by nobody who is trusted here. Trust its publisher with `tidegate models "

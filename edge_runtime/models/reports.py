@@ -38,7 +38,7 @@ def describe(store: ModelStore, version: Version) -> dict[str, Any]:
             "origin": read_origin(version.folder),
             "gate": None if manifest.gate is None else manifest.gate.model_dump(),
             "created_by": manifest.created_by,
-            "signed_by": model_signature.signers(version.folder, model_signature.trusted_keys(store.keys)),
+            "signed_by": model_signature.signers(version.folder, model_signature.read_keys(store.trusted)),
         }
     except (ModelDamaged, ModelMissing, Untrusted) as error:
         row["fault"] = str(error)

@@ -23,6 +23,7 @@ from observability.disk import sync
 from runtime_server import model_manifest, model_signature
 from runtime_server.model_lease import ModelLease, lock_manifest, take_lease
 from runtime_server.model_manifest import FILE_NAME
+from runtime_server.trusted_keys import TrustedKeys
 from serving.signatures import PrivateKey
 
 _TRASH = ".trash"
@@ -31,15 +32,17 @@ _TRASH = ".trash"
 class ModelStore:
     """The models in one folder."""
 
-    def __init__(self, root: Path, *, dev: bool = False) -> None:
+    def __init__(self, root: Path, *, dev: bool = False, trusted: tuple[str, ...] = ()) -> None:
         """Look after `root`, which is made when something is published.
 
         Args:
             root: The folder of models. The keys that are trusted stand beside it, in `keys/models`.
             dev: Let unsigned versions be activated.
+            trusted: Further keys, each as `NAME=KEY` with the key in base64.
         """
         self.root = root
         self.keys = root.parent / "keys" / "models"
+        self.trusted = TrustedKeys(self.keys, trusted)
         self.dev = dev
 
     def names(self) -> list[str]:
@@ -87,8 +90,8 @@ class ModelStore:
             Untrusted: Nobody who is trusted signed it.
         """
         if self.dev:
-            return model_signature.signers(version.folder, model_signature.trusted_keys(self.keys))
-        return model_signature.require_signed(version.folder, self.keys)
+            return model_signature.signers(version.folder, model_signature.read_keys(self.trusted))
+        return model_signature.require_signed(version.folder, self.trusted)
 
     def sign(self, version: Version, key: PrivateKey) -> None:
         """Add a signature to a version, once every file of it was read.
@@ -247,11 +250,17 @@ class ModelStore:
         switch.throw()
 
     def _adopt(self, switch: Switch) -> None:
-        """Put the link in the place of a folder; a process that is killed between the two renames is made up for."""
+        """Put the link in the place of a folder.
+
+        Where the file system cannot exchange them, it takes two renames, and a process that is killed between these is
+        made up for by the next change.
+        """
         if not _is_unadopted(switch.link):
             return
         id_ = model_manifest.manifest_id(switch.link)
         switch.versions.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if switch.adopt(id_):
+            return
         switch.prepare(id_)
         switch.link.rename(self._new_trash() if (switch.versions / id_).exists() else switch.versions / id_)
         sync(switch.versions)

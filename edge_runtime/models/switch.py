@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from edge_runtime.models.exchange import exchange
 from observability.disk import sync, write_whole
 
 VERSIONS = ".versions"
@@ -50,6 +51,28 @@ class Switch:
         prepared.unlink(missing_ok=True)
         prepared.symlink_to(Path(VERSIONS, self.model, version))
 
+    def adopt(self, version: str) -> bool:
+        """Move the folder under the model's name among the versions, and put its link there, in one step.
+
+        Returns whether that was done: not every file system can.
+        """
+        place = self.versions / version
+        if place.exists():
+            return False
+        place.unlink(missing_ok=True)
+        place.symlink_to(Path(VERSIONS, self.model, version))
+        try:
+            done = exchange(place, self.link)
+        except OSError:
+            place.unlink()
+            raise
+        if not done:
+            place.unlink()
+            return False
+        sync(self.versions)
+        sync(self.root)
+        return True
+
     def throw(self) -> None:
         """Let the prepared link take the place of the old."""
         (self.versions / _PREPARED).rename(self.link)
@@ -60,6 +83,9 @@ class Switch:
         for part in self.versions.glob("*.part"):
             part.unlink()
         prepared = self.versions / _PREPARED
+        for other in self.versions.iterdir():  # of an adoption: versions are folders
+            if other.is_symlink() and other != prepared:
+                other.unlink()
         if not prepared.is_symlink():
             return
         stands = (self.versions / prepared.readlink().name).is_dir()

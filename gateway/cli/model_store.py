@@ -10,6 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from gateway.cli.options import JsonOption, SettingsOption, settings_or_fail
+from gateway.cli.runtimes import trusted_key_options
 
 app = typer.Typer()
 keys = typer.Typer(help="Whose models are trusted here.", no_args_is_help=True)
@@ -143,5 +144,6 @@ def _become_the_store(settings_file: Path | None, *arguments: str) -> NoReturn:
     """Let the store's process take the place of this one."""
     settings = settings_or_fail(settings_file)
     argv = [sys.executable, "-m", "edge_runtime.models", "--models-dir", str(settings.folder.models)]
+    argv += trusted_key_options(settings)
     argv += ["--dev"] if settings.models.signatures == "dev" else []
     os.execv(argv[0], [*argv, *arguments])  # noqa: S606  # our own interpreter, no shell

@@ -65,6 +65,11 @@ def gateway_argv(settings_file: Path | None) -> list[str]:
     return argv if settings_file is None else [*argv, "--settings", str(settings_file.absolute())]
 
 
+def trusted_key_options(settings: Settings) -> list[str]:
+    """Return how runtimes and the store are told the keys that the settings trust."""
+    return [f"--trusted-key={name}={key}" for name, key in settings.models.trusted_keys.items()]
+
+
 def _served(settings: Settings, target: str) -> str:
     own = settings.targets.get(target)
     return next(iter(own.models.values())) if own is not None else settings.default_model
@@ -73,7 +78,7 @@ def _served(settings: Settings, target: str) -> str:
 def _common(settings: Settings) -> list[str]:
     argv = ["--trace-dir", str(settings.folder.traces), "--drain-timeout-s", f"{settings.timeouts.drain_s:g}"]
     if settings.models.signatures == "required":
-        argv += ["--trusted-keys", str(settings.folder.model_keys)]
+        argv += ["--trusted-keys", str(settings.folder.model_keys), *trusted_key_options(settings)]
     if settings.telemetry.otlp_endpoint is not None:
         argv += ["--otlp-endpoint", settings.telemetry.otlp_endpoint]
     return argv

@@ -7,12 +7,13 @@ So it is resolved once, and what is connected to is an address. The certificate 
 from __future__ import annotations
 
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import httpx
 
-from edge_runtime.models.sources.redirects import ADDRESSES
+from edge_runtime.models.errors import ContentRefused
+from edge_runtime.models.sources.redirects import ADDRESSES, Place
 
 _TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 
@@ -62,6 +63,24 @@ def open_client(timeout: httpx.Timeout = _TIMEOUT) -> Iterator[httpx.Client]:
     headers = {"user-agent": "tidegate"}
     with httpx.Client(transport=Connections(), timeout=timeout, follow_redirects=False, headers=headers) as client:
         yield client
+
+
+def read_listing(
+    client: httpx.Client, place: Place, headers: Mapping[str, str], most_bytes: int
+) -> tuple[httpx.Response, bytes]:
+    """Ask for something short, and return the answer with its body.
+
+    Raises:
+        ContentRefused: It is longer than anything of its kind.
+        httpx.TransportError: It could not be asked for.
+    """
+    body = bytearray()
+    with client.stream("GET", place.url, headers=headers, extensions=place.extensions) as response:
+        for block in response.iter_bytes():
+            body += block
+            if len(body) > most_bytes:
+                raise ContentRefused(f"{place.url.host} answers with more than {most_bytes >> 20} MiB of a listing.")
+        return response, bytes(body)
 
 
 def _proxy_of(url: httpx.URL) -> str | None:

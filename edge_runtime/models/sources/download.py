@@ -42,6 +42,7 @@ class Remote:
         token: Sent to that address's host and to no other.
         size: Bytes, where the listing says so.
         sha256: Hex, where it is known beforehand.
+        most_bytes: Of which it must not have more, where its kind is short.
     """
 
     url: str
@@ -49,6 +50,7 @@ class Remote:
     token: str | None = None
     size: int | None = None
     sha256: str | None = None
+    most_bytes: int | None = None
 
 
 class Downloader:
@@ -113,6 +115,7 @@ class Downloader:
             if start not in {0, part.size}:
                 raise Gone
             expected = remote.size if remote.size is not None else total
+            _require_short(remote, expected or 0)
             if expected is not None:
                 require_space(part.path.parent, expected - start + _SPARE_BYTES)
             part.promise(response.headers.get("etag"), linked, expected)
@@ -125,6 +128,7 @@ class Downloader:
                     file.write(block)
                     file.flush()
                     self._meter.advance(len(block))
+                    _require_short(remote, file.tell())
                     if expected is not None and file.tell() > expected:
                         raise ContentRefused(f"{remote.name} is longer than the {expected} bytes that were promised.")
                 os.fsync(file.fileno())
@@ -159,6 +163,11 @@ class Downloader:
                     f"{remote.name} has the sha256 {found} where {expected} was promised, so it is not used."
                 )
         return found
+
+
+def _require_short(remote: Remote, size: int) -> None:
+    if remote.most_bytes is not None and size > remote.most_bytes:
+        raise ContentRefused(f"{remote.name} is refused: it has more than {remote.most_bytes} bytes.")
 
 
 class _Part:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from edge_runtime.models.errors import ContentRefused, SourceInvalid, SourceUnavailable
 from edge_runtime.models.sources.answers import Retry, require_usable
+from edge_runtime.models.sources.connections import read_listing
 from edge_runtime.models.sources.content import require_safe_name
 from edge_runtime.models.sources.download import Remote
 from edge_runtime.models.sources.parse import HubSource
@@ -115,10 +116,10 @@ class Hub:
             known = self._token is not None and same_place(origin.url, place.url)
             own = {"authorization": f"Bearer {self._token}"} if known else {}
             try:
-                response = self._client.get(place.url, headers=own, extensions=place.extensions)
+                response, body = read_listing(self._client, place, own, _LARGEST_LISTING)
                 if not response.is_redirect:
                     require_usable(response, what, self._token)
-                    return _Listing.model_validate_json(response.content[:_LARGEST_LISTING])
+                    return _Listing.model_validate_json(body)
             except (httpx.TransportError, Retry) as error:
                 raise SourceUnavailable(f"{host} could not be asked for {what}: {error}. Try again.") from None
             except ValidationError:

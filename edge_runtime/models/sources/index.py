@@ -17,6 +17,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from edge_runtime.models.errors import SourceUnavailable
+from edge_runtime.models.sources.connections import read_listing
 from edge_runtime.models.sources.download import Remote
 from edge_runtime.models.sources.redirects import find_place
 
@@ -52,10 +53,10 @@ def find_wheel(client: httpx.Client, requirement: str) -> Remote | None:
     name = _SEPARATORS.sub("-", name).lower()
     place = find_place(httpx.URL(f"{index.rstrip('/')}/{name}/"))
     try:
-        response = client.get(place.url, headers={"accept": _LISTING}, extensions=place.extensions)
+        response, body = read_listing(client, place, {"accept": _LISTING}, _LARGEST_LISTING)
         if response.status_code != httpx.codes.OK or not response.headers.get("content-type", "").startswith(_LISTING):
             return None
-        listing = _Listing.model_validate_json(response.content[:_LARGEST_LISTING])
+        listing = _Listing.model_validate_json(body)
     except (httpx.TransportError, ValidationError):
         return None
     for file in listing.files:

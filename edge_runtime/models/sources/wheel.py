@@ -138,12 +138,12 @@ class Wheel:
         """Return how long a file will be."""
         return self._members[member].file_size
 
-    def extract(self, member: str, into: Path) -> None:
+    def extract(self, member: str, into: Path, most_bytes: int | None = None) -> None:
         """Write one file to `into`, wherever the archive wanted it.
 
         Raises:
             SourceUnavailable: There is no such file.
-            ContentRefused: It is a link, its name leads outside, or it is damaged.
+            ContentRefused: It is a link, is longer than it may be, its name leads outside, or it is damaged.
         """
         info = self._members.get(member)
         if info is None:
@@ -151,6 +151,8 @@ class Wheel:
         require_safe_name(member)
         if stat.S_ISLNK(info.external_attr >> 16):
             raise ContentRefused(f"{member} is refused: it is a link.")
+        if most_bytes is not None and info.file_size > most_bytes:  # of which an archive never gives more
+            raise ContentRefused(f"{member} is refused: {info.file_size} bytes, where {most_bytes} are the most.")
         try:
             with self._archive.open(info) as file, into.open("wb") as out:
                 shutil.copyfileobj(file, out, 1 << 20)

@@ -14,9 +14,11 @@ import pytest
 from edge_runtime.generation.engine import SlotEngine
 from edge_runtime.generation.loading import EngineSettings
 from edge_runtime.models.errors import what_failed
+from edge_runtime.models.keys import trust
 from edge_runtime.models.store import ModelStore
-from runtime_server.model_signature import Untrusted, sign
-from serving.signatures import PrivateKey
+from runtime_server.model_signature import Untrusted, read_keys, sign
+from runtime_server.trusted_keys import TrustedKeys
+from serving.signatures import KeyUnusable, PrivateKey
 from tests.edge_runtime.models.conftest import Publish, write_model
 
 PATIENCE_S = 60.0
@@ -97,9 +99,45 @@ def test_whoever_signs_a_version_vouches_for_it(store: ModelStore, publish: Publ
     assert models(store, "activate", version.reference)[0] == 4
 
 
+def test_a_key_in_the_settings_is_trusted_like_one_in_the_folder(store: ModelStore, tmp_path: Path) -> None:
+    acme = PrivateKey.make()
+    sign(write_model(tmp_path / "p", content=b"\x08"), acme)
+    trusting = {"TIDEGATE_MODELS__TRUSTED_KEYS": json.dumps({"acme": acme.public.text})}
+    status, said = tidegate(tmp_path, "pull", f"file:{tmp_path / 'p'}", **trusting)
+    assert status == 0, said
+    assert store.active("tiny") is not None
+    option = f"--trusted-key=acme={acme.public.text}"
+    (listed,) = json.loads(models(store, option, "keys-list", "--json")[1])
+    assert (listed["name"], listed["in_settings"]) == ("acme", True)
+    status, said = models(store, option, "keys-remove", "acme")
+    assert (status, "models.trusted_keys" in said) == (1, True)
+    assert models(store, "verify")[0] == 4
+    assert models(store, f"--trusted-key=acme={PrivateKey.make().public.text}", "verify")[0] == 4
+    assert models(store, option, "verify")[0] == 0
+
+
+def test_a_version_that_cannot_be_read_is_listed_with_its_fault_in_a_line_of_its_own(
+    store: ModelStore, publish: Publish
+) -> None:
+    sound, other = publish(b"one"), publish(b"two")
+    (other.folder / "manifest.json").write_text("{}", encoding="utf-8")
+    status, said = models(store, "list")
+    rows = [line for line in said.splitlines() if other.reference in line]
+    assert (status, len(rows)) == (0, 2)
+    assert "?" in rows[0]
+    assert "is not the one that was published" in rows[1]
+    assert "onnx-genai" in next(line for line in said.splitlines() if sound.reference in line)
+
+
+def test_two_keys_of_one_name_are_refused(store: ModelStore) -> None:
+    trust(store.keys, "acme", PrivateKey.make().public)
+    with pytest.raises(KeyUnusable, match="call two keys `acme`"):
+        read_keys(TrustedKeys(store.keys, (f"acme={PrivateKey.make().public.text}",)))
+
+
 async def test_the_engine_loads_nothing_that_no_trusted_key_signed(store: ModelStore, publish: Publish) -> None:
     version = publish(b"one", signed=False)
-    engine = SlotEngine(EngineSettings(version.folder, "tiny", trusted_keys=store.keys))
+    engine = SlotEngine(EngineSettings(version.folder, "tiny", trusted_keys=store.trusted))
     with pytest.raises(Untrusted, match="keys add"):
         await engine.start()
     await engine.stop()

@@ -15,10 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from edge_runtime.models import exchange, switch
 from edge_runtime.models.keys import own_key
 from edge_runtime.models.staging import staging
 from edge_runtime.models.store import ModelStore
 from edge_runtime.models.version import Version
+from runtime_server import model_manifest
 from runtime_server.model_signature import sign
 from tests.edge_runtime.models.conftest import Publish, write_model
 
@@ -119,9 +121,12 @@ def test_kill_9_at_any_moment_leaves_the_store_sound_and_the_running_model_as_it
     assert len(seen) > 5, "the store was hardly ever changed"
 
 
+@pytest.mark.parametrize("exchanges", [True, False])
 def test_an_adoption_that_is_cut_off_anywhere_is_finished_by_the_next_change(
-    store: ModelStore, monkeypatch: pytest.MonkeyPatch
+    store: ModelStore, monkeypatch: pytest.MonkeyPatch, exchanges: bool
 ) -> None:
+    if not exchanges:
+        monkeypatch.setattr(switch, "exchange", lambda *_: False)
     for step in range(1, MOST_STEPS):
         name = f"old-{step}"
         write_model(store.root / name)
@@ -134,6 +139,29 @@ def test_an_adoption_that_is_cut_off_anywhere_is_finished_by_the_next_change(
         if not failed:
             return
     pytest.fail("the adoption never came to its end")
+
+
+def test_a_model_is_there_at_every_instant_of_its_adoption(store: ModelStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, seen = write_model(store.root / "tiny"), list[str]()
+    real = exchange.exchange
+
+    def look(one: Path, other: Path) -> bool:
+        for _ in range(2):
+            seen.append(model_manifest.read_manifest(folder).name)
+            done = real(one, other)
+            if not done:
+                pytest.skip("this file system cannot exchange two names")
+            seen.append(model_manifest.read_manifest(folder).name)
+            if len(seen) == 2:
+                real(one, other)  # back, and once more
+        return done
+
+    monkeypatch.setattr(switch, "exchange", look)
+    monkeypatch.setattr(Path, "rename", lambda *_: pytest.fail("it takes more than one step"))
+    version = store.adopt("tiny")
+    assert version is not None
+    assert seen == ["tiny"] * 4
+    assert (folder.is_symlink(), folder.resolve()) == (True, version.folder)
 
 
 def test_a_disk_that_is_full_at_any_step_leaves_what_was(

@@ -22,7 +22,7 @@ from edge_runtime.models.errors import ContentRefused, SourceInvalid, SourceUnav
 from edge_runtime.models.keys import trust
 from edge_runtime.models.origin import read_origin
 from edge_runtime.models.store import ModelStore
-from runtime_server.model_manifest import FILE_NAME, SIGNATURES_NAME, manifest_id
+from runtime_server.model_manifest import FILE_NAME, SIGNATURES_NAME, ModelDamaged, manifest_id
 from runtime_server.model_signature import Untrusted
 from serving.signatures import PrivateKey
 from tests.edge_runtime.models.conftest import Pull, nothing_is_visible, packaged, write_model, write_wheel
@@ -232,6 +232,29 @@ def test_a_wheel_gives_a_packaged_model_or_its_only_gguf(store: ModelStore, pull
     gguf = make_contents(kind=GGMLQuantizationType.F32).write(tmp_path / "x.gguf").read_bytes()
     version = pull(f"file:{write_wheel(tmp_path / 'w.whl', {'w/Other.gguf': gguf})}")
     assert (version.model, store.vouchers(version)) == ("other", ["this-box"])
+
+
+def test_a_manifest_that_would_fill_memory_or_disk_is_refused_before(
+    host: ModelHost, pull: Pull, store: ModelStore, tmp_path: Path
+) -> None:
+    files = packaged(tmp_path / "p")
+    huge = files | {FILE_NAME: b"{" + b" " * (3 << 20) + files[FILE_NAME][1:]}
+    on_the_web(host, huge)
+    (tmp_path / "p" / FILE_NAME).write_bytes(huge[FILE_NAME])
+    longer = files | {"model.onnx": files["model.onnx"] + bytes(1 << 20)}
+    write_wheel(tmp_path / "huge-1.0-py3-none-any.whl", huge)
+    write_wheel(tmp_path / "longer-1.0-py3-none-any.whl", longer)
+    for source in (f"file:{tmp_path}/huge-1.0-py3-none-any.whl", f"file:{tmp_path}/longer-1.0-py3-none-any.whl"):
+        with pytest.raises(ContentRefused, match="are the most"):
+            pull(source, dev=True)
+    with pytest.raises(ContentRefused, match="more than"):
+        pull("HOST/tiny/", dev=True)
+    with pytest.raises(ModelDamaged, match="which no manifest has"):
+        pull(f"file:{tmp_path}/p", dev=True)
+    host.files["/api/models/o/n/revision/main"] = b" " * (17 << 20)
+    with pytest.raises(ContentRefused, match="of a listing"):
+        pull("hf:o/n@main", dev=True)
+    assert nothing_is_visible(store)
 
 
 def test_a_wheel_that_is_damaged_or_holds_links_is_refused(pull: Pull, tmp_path: Path) -> None:

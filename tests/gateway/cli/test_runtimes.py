@@ -14,8 +14,10 @@ from gateway.settings import ModelSettings, Settings
 def test_runtimes_are_told_whose_models_are_trusted_unless_anything_may_run(
     tmp_path: Path, signatures: Literal["required", "dev"], asked: bool
 ) -> None:
-    settings = Settings(state_dir=tmp_path, models=ModelSettings(signatures=signatures))
+    key = "A" * 43 + "="
+    settings = Settings(state_dir=tmp_path, models=ModelSettings(signatures=signatures, trusted_keys={"acme": key}))
     for argv in (edge_argv(settings), cloud_argv(settings, 8090)):
+        assert (f"--trusted-key=acme={key}" in argv) == asked
         told = dict(itertools.pairwise(argv)).get("--trusted-keys")
         assert told == (str(tmp_path / "keys" / "models") if asked else None)
 
