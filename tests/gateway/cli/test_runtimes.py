@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import itertools
+import os
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
+from gateway.cli import measure
 from gateway.cli.runtimes import cloud_argv, edge_argv, edge_environment
 from gateway.settings import ModelSettings, Settings
 
@@ -46,3 +48,16 @@ def test_the_edge_runtime_is_started_with_huge_pages_unless_the_environment_tell
     assert edge_environment({"HOME": "/"}) == {"HOME": "/", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
     chosen = {"GLIBC_TUNABLES": "glibc.malloc.arena_max=1"}
     assert edge_environment(chosen) == chosen
+
+
+def test_a_model_is_measured_in_an_environment_like_the_one_it_is_served_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = list[tuple[list[str], dict[str, str]]]()
+    monkeypatch.setenv("TIDEGATE_STATE_DIR", str(tmp_path))
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    monkeypatch.setattr(os, "execve", lambda _, argv, environment: started.append((argv, environment)))
+    measure.bench()
+    [(argv, environment)] = started
+    assert argv[1:4] == ["-m", "edge_runtime.measuring", "bench"]
+    assert environment == edge_environment(os.environ)
