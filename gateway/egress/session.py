@@ -7,12 +7,14 @@ that nothing in flight notices.
 from __future__ import annotations
 
 import asyncio
+import functools
 import ssl
 from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
 from aiohttp.abc import AbstractResolver
+from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 from gateway.egress.endpoint import Endpoint
@@ -86,6 +88,21 @@ class Generation:
         return False
 
 
+class _Handler(ResponseHandler):
+    """One connection, whose failure reaches whoever waits for more of a body.
+
+    aiohttp's parser lets go of the body at a chunk that it cannot read, before the connection tells it of its end: who
+    waits for the next bytes would wait until a timeout, though all is over.
+    """
+
+    def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
+        """Fail the body, where one is being read, with the connection."""
+        super().set_exception(exc, *cause)
+        body = self._payload
+        if body is not None and not body.is_eof() and body.exception() is None:
+            body.set_exception(aiohttp.ClientPayloadError("the body could not be read on"), exc)
+
+
 class _MadeBy:
     """Notes which task had to make a connection. All others met one that had served before."""
 
@@ -112,5 +129,6 @@ def _connector(reach: Reach, tls: ssl.SSLContext | None) -> _Tcp | _Unix:
     else:
         secure: ssl.SSLContext | bool = tls if tls is not None else True
         connector = _Tcp(limit=reach.max_connections, ssl=secure, ttl_dns_cache=_DNS_TTL_S, resolver=reach.resolver)
+    connector._factory = functools.partial(_Handler, loop=asyncio.get_running_loop())
     connector.made_by = set()
     return connector

@@ -50,6 +50,15 @@ def stream(*chunks: bytes, cut: bool = False, stall: bool = False, pause_s: floa
     return act
 
 
+async def broken_chunks_after_content(request: Received) -> None:
+    """Say a word, then send what is no chunk, and keep the connection open."""
+    await request.head()
+    await request.chunk(event(content="Once"))
+    await asyncio.sleep(0.3)
+    await request.send(b"zz\r\nxx\r\n")
+    await asyncio.Event().wait()
+
+
 async def never(_: Received) -> None:
     await asyncio.Event().wait()
 

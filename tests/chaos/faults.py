@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tests.chaos.acts import (
+    broken_chunks_after_content,
     cuts,
     document,
     error_event,
@@ -198,6 +199,7 @@ AFTER_CONTENT: Sequence[Fault] = (
     ),
     Fault("only pings after its first word", only_pings_after_content, True, 200, "upstream_cut", "Once", SHORT),
     Fault("trickles an event byte by byte", trickles, True, 200, "upstream_cut", "Once", SHORT),
+    Fault("breaks its chunks after its first word", broken_chunks_after_content, True, 200, "upstream_cut", "Once"),
     Fault(
         "sends an error after its first word",
         stream(event(content="Once"), error_event("insufficient_quota"), pause_s=0.3),
