@@ -129,6 +129,7 @@ def _connector(reach: Reach, tls: ssl.SSLContext | None) -> _Tcp | _Unix:
     else:
         secure: ssl.SSLContext | bool = tls if tls is not None else True
         connector = _Tcp(limit=reach.max_connections, ssl=secure, ttl_dns_cache=_DNS_TTL_S, resolver=reach.resolver)
-    connector._factory = functools.partial(_Handler, loop=asyncio.get_running_loop())
+    handler: type[ResponseHandler] = _Handler
+    connector._factory = functools.partial(handler, loop=asyncio.get_running_loop())
     connector.made_by = set()
     return connector
