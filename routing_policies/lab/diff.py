@@ -49,14 +49,19 @@ class Traffic:
 
     Attributes:
         concerned: Direction, target and class to how many.
-        moved: How many are asked of another target first.
+        first: Who was asked first, who would be, and class to how many; of those for whom it is another.
         unknown: How many cannot be told, since the records know nothing of a target that might answer.
     """
 
     requests: int
     concerned: Mapping[tuple[Direction, str, DataClass], int]
-    moved: int
+    first: Mapping[tuple[str | None, str | None, DataClass], int]
     unknown: int
+
+    @property
+    def moved(self) -> int:
+        """How many are asked of another target first."""
+        return sum(self.first.values())
 
 
 def compare(before: LoadedPolicy, after: LoadedPolicy, max_cells: int = MAX_CELLS) -> list[Change]:
@@ -70,12 +75,6 @@ def compare(before: LoadedPolicy, after: LoadedPolicy, max_cells: int = MAX_CELL
     effort = Effort(max_cells)
     looser = list(_changes(Direction.LOOSER, other, one, effort))
     return [*looser, *_changes(Direction.STRICTER, one, other, effort)]
-
-
-def rank_alike(before: LoadedPolicy, after: LoadedPolicy) -> bool:
-    """Whether the policies prefer the same targets: the same weights, preferences, promises and lateness."""
-    old, new = before.policy, after.policy
-    return (old.weights, old.prefer, old.targets, old.defaults) == (new.weights, new.prefer, new.targets, new.defaults)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,8 @@ def weigh(before: LoadedPolicy, after: LoadedPolicy, records: Iterable[bytes]) -
     one, other = Decider(before), Decider(after)
     as_before, as_after = Replayer(before), Replayer(after)
     concerned: Counter[tuple[Direction, str, DataClass]] = Counter()
-    requests = moved = unknown = 0
+    first: Counter[tuple[str | None, str | None, DataClass]] = Counter()
+    requests = unknown = 0
     for line in records:
         try:
             as_was, replayed = as_before.replay(line), as_after.replay(line)
@@ -127,8 +127,9 @@ def weigh(before: LoadedPolicy, after: LoadedPolicy, records: Iterable[bytes]) -
         if was.unknown or now.unknown:
             unknown += 1
             continue
-        moved += was.order[:1] != now.order[:1]
         level = replayed.view.label.level
+        if was.order[:1] != now.order[:1]:
+            first[next(iter(was.order), None), next(iter(now.order), None), level] += 1
         concerned.update((Direction.LOOSER, name, level) for name in set(now.order).difference(was.order))
         concerned.update((Direction.STRICTER, name, level) for name in set(was.order).difference(now.order))
-    return Traffic(requests, dict(concerned), moved, unknown)
+    return Traffic(requests, dict(concerned), dict(first), unknown)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,9 +13,11 @@ from rich.table import Table
 
 from gateway.cli.options import JsonOption, SettingsOption
 from gateway.cli.policy.common import RecordsOption, end, policy_or_exit, records_or_exit, say_json, unreadable
+from routing_policies.lab.abstract_request import AbstractRequest
 from routing_policies.lab.bootstrap import Estimate
-from routing_policies.lab.diff import Change, Direction, Traffic, compare, rank_alike, weigh
+from routing_policies.lab.diff import Change, Direction, Traffic, compare, weigh
 from routing_policies.lab.domain import TooManyCells
+from routing_policies.lab.first_asked import Move, compare_first
 from routing_policies.lab.handling import HandlingChange, compare_handling
 from routing_policies.lab.simulate import NOBODY, Simulation
 from routing_policies.lab.simulate import simulate as replay
@@ -31,64 +33,103 @@ def diff(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what may go where under one policy only: looser and stricter apart, each with its smallest request."""
+    """Show who may answer what, and who is asked first, under one policy only: looser and stricter apart.
+
+    Each change comes with the smallest request that shows it.
+    """
     old, new = policy_or_exit(before), policy_or_exit(after)
     try:
-        changes = compare(old, new)
+        found = _Difference(compare_handling(old, new), compare(old, new), compare_first(old, new))
     except TooManyCells as exc:
         unreadable(f"not compared: too many cells ({exc}); fewer or simpler conditions need fewer")
-    handled = compare_handling(old, new)
     traffic = None if records is None else weigh(old, new, records_or_exit(records))
     if as_json:
-        say_json(_diff_as_json(new, changes, handled, traffic))
+        say_json(_diff_as_json(new, found, traffic))
     else:
-        _say_diff(changes, handled, traffic, alike=rank_alike(old, new))
-    directions = {*(change.direction for change in changes), *(change.direction for change in handled)}
-    end(found=fail_on_looser and Direction.LOOSER in directions)
+        _say_diff(found, traffic)
+    end(found=fail_on_looser and found.is_looser)
 
 
-def _diff_as_json(
-    new: LoadedPolicy, changes: list[Change], handled: list[HandlingChange], traffic: Traffic | None
-) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    handled: list[HandlingChange]
+    changes: list[Change]
+    moves: list[Move]
+
+    @property
+    def is_looser(self) -> bool:
+        directions = {part.direction for parts in (self.handled, self.changes, self.moves) for part in parts}
+        return Direction.LOOSER in directions
+
+
+def _diff_as_json(new: LoadedPolicy, found: _Difference, traffic: Traffic | None) -> dict[str, Any]:
     return {
         "changes": [
             {
                 "direction": change.direction,
                 "target": change.target,
                 "class": change.level.word,
-                "example": change.example.sent(new.label_rules, change.example.replaced(new.policy, change.target))
-                if change.target in new.policy.targets
-                else change.example.sent(new.label_rules),
+                "example": _sent(new, change.example, change.target),
                 "requests": None if traffic is None else _concerned(traffic, change),
             }
-            for change in changes
+            for change in found.changes
         ],
-        "handling": [asdict(each) for each in handled],
+        "asked_first": [
+            {
+                "direction": move.direction,
+                "before": move.before,
+                "after": move.after,
+                "class": move.level.word,
+                "example": _sent(new, move.example, move.after),
+                "requests": None if traffic is None else _moved(traffic, move),
+            }
+            for move in found.moves
+        ],
+        "handling": [asdict(each) for each in found.handled],
         "traffic": None
         if traffic is None
         else {"requests": traffic.requests, "moved": traffic.moved, "not_identifiable": traffic.unknown},
     }
 
 
+def _sent(new: LoadedPolicy, example: AbstractRequest, target: str | None) -> dict[str, Any]:
+    """The example as one would send it; what a target of the new policy replaces is in it as found."""
+    known = target if target in new.policy.targets else None
+    return example.sent(new.label_rules, example.replaced(new.policy, known))
+
+
 def _concerned(traffic: Traffic, change: Change) -> int:
     return traffic.concerned.get((change.direction, change.target, change.level), 0)
 
 
-def _say_diff(changes: list[Change], handled: list[HandlingChange], traffic: Traffic | None, *, alike: bool) -> None:
-    for each in handled:
+def _moved(traffic: Traffic, move: Move) -> int:
+    return traffic.first.get((move.before, move.after, move.level), 0)
+
+
+def _say_diff(found: _Difference, traffic: Traffic | None) -> None:
+    for each in found.handled:
         typer.echo(f"{each.direction}: {each.in_words()}")
-    for change in changes:
+    for change in found.changes:
         may = "may" if change.direction is Direction.LOOSER else "may no longer"
-        weight = "" if traffic is None else f" [{_concerned(traffic, change)} of {traffic.requests} recorded requests]"
+        weight = "" if traffic is None else _share_of(_concerned(traffic, change), traffic)
         typer.echo(f"{change.direction}: {change.target} {may} answer {change.example.in_words()}{weight}")
+    for move in found.moves:
+        word = "elsewhere" if move.direction is None else move.direction
+        first = f"{move.after or 'nobody'} is asked first, and not {move.before or 'anybody'}"
+        weight = "" if traffic is None else _share_of(_moved(traffic, move), traffic)
+        typer.echo(f"{word}: {first}: {move.example.in_words()}{weight}")
     if traffic is not None:
         typer.echo(f"{traffic.moved} of {traffic.requests} recorded requests would be asked of another target first")
         if traffic.unknown:
             typer.echo(f"{traffic.unknown} cannot be told: the records know nothing of a target that might answer")
-    elif not alike:
-        typer.echo("who is asked first may differ: with --records, recorded requests tell how often")
-    if not (changes or handled):
-        typer.echo("the same targets may answer the same requests")
+    elif found.moves:
+        typer.echo("who is asked first is told for targets of which nothing is predicted; --records tells how often")
+    if not (found.changes or found.handled or found.moves):
+        typer.echo("the same targets may answer the same requests, and are asked in the same order")
+
+
+def _share_of(count: int, traffic: Traffic) -> str:
+    return f" [{count} of {traffic.requests} recorded requests]"
 
 
 def simulate(
