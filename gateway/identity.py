@@ -7,8 +7,8 @@ import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from gateway.access_settings import ApiKey, Auth
 from gateway.kept_settings import Permission
-from gateway.settings import ApiKey, Auth
 from inference_protocol import headers
 from inference_protocol.errors import AuthenticationFailed, PermissionDenied
 from inference_protocol.text_parts import UninspectableCause

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-from gateway.settings import ApiKey
+from gateway.access_settings import ApiKey
 from inference_protocol.errors import QuotaExceeded
 
 _WINDOW_S = 60.0

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import os
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, model_validator
 
+from gateway.access_settings import Auth
 from gateway.detector_settings import DetectorSettings
 from gateway.egress.endpoint import Endpoint
-from gateway.kept_settings import DetachedSettings, OutboxSettings, Permission
-from gateway.reach_settings import AttemptSettings, BreakerSettings, TargetTimeouts, TimeoutSettings, TlsSettings
-from gateway.reach_settings import Frozen as _Frozen
+from gateway.kept_settings import DetachedSettings, OutboxSettings
+from gateway.reach_settings import AttemptSettings, BreakerSettings, Frozen, TimeoutSettings
 from gateway.rollout_settings import RolloutSettings
 from gateway.runtime_settings import CloudRuntimeSettings, EdgeRuntimeSettings
 from gateway.state_folder import StateFolder
-from inference_protocol import paths
-from routing_policies.signals.label import DataClass
+from gateway.target_settings import TargetProtocol, TargetSettings
+from gateway.telemetry_settings import TelemetrySettings
 from serving.listener import is_loopback
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
+DEFAULT_EMBEDDING_MODEL = "all-minilm-l6-v2"
 STAND_IN_PORT = 8090
 Port = Annotated[int, Field(ge=0, le=65535)]
 
 
-class Listen(_Frozen):
+class Listen(Frozen):
     """An address to listen on."""
 
     host: str = "127.0.0.1"
@@ -44,161 +44,7 @@ class AdminListen(Listen):
     port: Port = 8081
 
 
-class TargetProtocol(StrEnum):
-    """What a target speaks beside OpenAI's API."""
-
-    TIDEGATE = "tidegate"
-    OPENAI = "openai"
-
-
-class Credential(_Frozen):
-    """A bearer token for one target, read from a file or the environment, never written in the settings."""
-
-    file: Path | None = None
-    env: str | None = None
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if (self.file is None) == (self.env is None):
-            raise ValueError("give exactly one of `file` and `env`")
-        return self
-
-    def read(self) -> SecretStr:
-        """Return the token.
-
-        Raises:
-            ValueError: The file cannot be read, the variable is not set, or what is there is empty.
-        """
-        if self.file is not None:
-            try:
-                token = self.file.read_text(encoding="utf-8").strip()
-            except OSError as exc:
-                raise ValueError(f"the credential file {self.file} cannot be read: {exc.strerror}") from None
-        else:
-            found = os.environ.get(self.env or "")
-            if found is None:
-                raise ValueError(f"the environment variable {self.env} is not set")
-            token = found.strip()
-        if not token:
-            raise ValueError(f"the credential in {self.file or self.env} is empty")
-        return SecretStr(token)
-
-
-class TargetCapabilities(_Frozen):
-    """What a target's models can do, where the target cannot say so itself."""
-
-    tools: bool = True
-    json_schema: bool = True
-    images: bool = False
-    audio: bool = False
-    logprobs: bool = True
-    embeddings: bool = False
-
-
-class TargetSettings(_Frozen):
-    """How to reach one target.
-
-    Attributes:
-        endpoints: `unix:/path`, `http://host:port` or `https://host:port`.
-        protocol: `tidegate` for runtimes of ours, which report their load; `openai` for everything else.
-        models: Public model name to the name the target serves it under.
-        window: Tokens of prompt and answer together, where the target cannot say so itself.
-        forward_trace: Whether `traceparent` goes along; by default only to runtimes of ours.
-        max_connections: To each endpoint, at once.
-        max_waiting: Requests that may wait until one of them is free.
-        health_path: What a target of protocol `openai` is probed at.
-        proxy: `http://host:port`; connections go directly where there is none, whatever the environment says.
-    """
-
-    endpoints: tuple[str, ...] = Field(min_length=1, max_length=64)
-    protocol: TargetProtocol = TargetProtocol.OPENAI
-    models: dict[str, str] = Field(min_length=1)
-    credential: Credential | None = None
-    window: int | None = Field(default=None, gt=0)
-    max_n: int = Field(default=1, gt=0)
-    capabilities: TargetCapabilities = TargetCapabilities()
-    forward_trace: bool | None = None
-    max_connections: int = Field(default=256, gt=0)
-    max_waiting: int = Field(default=256, ge=0)
-    timeouts: TargetTimeouts = TargetTimeouts()
-    tls: TlsSettings = TlsSettings()
-    proxy: str | None = None
-    health_path: str = Field(default=paths.MODELS, pattern="^/")
-
-    @field_validator("endpoints")
-    @classmethod
-    def _readable(cls, endpoints: tuple[str, ...]) -> tuple[str, ...]:
-        for endpoint in endpoints:
-            Endpoint.parse(endpoint)
-        if len(set(endpoints)) != len(endpoints):
-            raise ValueError("two endpoints are the same")
-        return endpoints
-
-    @field_validator("proxy")
-    @classmethod
-    def _a_proxy(cls, proxy: str | None) -> str | None:
-        if proxy is not None and not Endpoint.parse(proxy).is_plain_http:
-            raise ValueError(f"{proxy!r} must be http://host:port")
-        return proxy
-
-    @property
-    def sends_trace(self) -> bool:
-        """Whether the trace context goes to this target."""
-        return self.protocol is TargetProtocol.TIDEGATE if self.forward_trace is None else self.forward_trace
-
-    def credential_headers(self) -> dict[str, str]:
-        """Read the target's `Authorization` header; without a credential no header is sent at all.
-
-        Raises:
-            ValueError: The credential cannot be read.
-        """
-        if self.credential is None:
-            return {}
-        return {"authorization": f"Bearer {self.credential.read().get_secret_value()}"}
-
-
-ClassWord = Literal["public", "internal", "confidential", "restricted"]
-
-
-class ApiKey(_Frozen):
-    """A caller's key: `<id>.<secret>` as a bearer token, of which only the secret's sha256 is kept here.
-
-    Attributes:
-        uninspected: Class of the images, audio and files that come with this key, instead of the policy's: whoever runs
-            a door camera knows what its pictures show.
-        may: What it may ask for beside an answer: that answers be finished without it, that requests be put off.
-    """
-
-    id: str = Field(pattern=r"^[A-Za-z0-9_-]{4,64}$")
-    secret_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    tenant: str = Field(min_length=1, max_length=128)
-    data_class: ClassWord | None = None
-    data_tags: tuple[str, ...] = ()
-    uninspected: dict[Literal["image", "audio", "blob"], ClassWord] = Field(default_factory=dict)
-    residency: str = ""
-    roles: tuple[str, ...] = ("inference",)
-    concurrent_requests: int | None = Field(default=None, gt=0)
-    requests_per_minute: int | None = Field(default=None, gt=0)
-    may: tuple[Permission, ...] = ()
-
-    @property
-    def level(self) -> DataClass | None:
-        """The class that everything sent with this key has at least."""
-        return None if self.data_class is None else DataClass.from_word(self.data_class)
-
-
-class Auth(_Frozen):
-    """Who may call. Without keys every caller is the principal `local`, which only a loopback address allows.
-
-    Attributes:
-        local_may: What `local` may ask for beside an answer.
-    """
-
-    keys: tuple[ApiKey, ...] = ()
-    local_may: tuple[Permission, ...] = ()
-
-
-class Limits(_Frozen):
+class Limits(Frozen):
     """Bounds on what is taken in and given back."""
 
     body_bytes: int = Field(default=32 << 20, gt=0)
@@ -207,30 +53,11 @@ class Limits(_Frozen):
     body_bytes_in_flight: int = Field(default=256 << 20, gt=0)
 
 
-# Generations of the conventions for generative AI: metrics of attempts were renamed between them.
-GenAiConventions = Literal["genai-0.1", "semconv-1.41"]
-
-
-class TelemetrySettings(_Frozen):
-    """Where traces and metrics go beside the state folder and the admin listener, and what they tell apart.
-
-    Attributes:
-        genai_conventions: Which names metrics of attempts have.
-        metric_tenants: How many tenants metrics tell apart, the first that come; all others are `other`.
-    """
-
-    otlp_endpoint: str | None = None
-    sample_ratio: float = Field(default=1.0, ge=0.0, le=1.0)
-    trust_inbound_trace: bool = False
-    genai_conventions: GenAiConventions = "genai-0.1"
-    metric_tenants: int = Field(default=0, ge=0, le=1000)
-
-
 # What a record outlives once it is written: the end of the process, or of the power too.
 Durability = Literal["process", "disk"]
 
 
-class RecordSettings(_Frozen):
+class RecordSettings(Frozen):
     """How decision and outcome records are kept."""
 
     durability: Durability = "process"
@@ -242,7 +69,7 @@ KeyName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
 PublicKeyText = Annotated[str, Field(pattern=r"^[A-Za-z0-9+/]{43}=$", description="32 bytes of Ed25519 in base64.")]
 
 
-class ModelSettings(_Frozen):
+class ModelSettings(Frozen):
     """Which models may be served, and where they are pulled from.
 
     Attributes:
@@ -265,7 +92,7 @@ def default_state_dir() -> Path:
     return Path(base) / "tidegate"
 
 
-class Settings(_Frozen):
+class Settings(Frozen):
     """The root of the settings file.
 
     Attributes:
@@ -360,7 +187,7 @@ def _edge_endpoint(folder: StateFolder) -> str:
 
 
 def _default_targets(state_dir: Path) -> dict[str, dict[str, Any]]:
-    models = {DEFAULT_MODEL: DEFAULT_MODEL}
+    models = {name: name for name in (DEFAULT_MODEL, DEFAULT_EMBEDDING_MODEL)}
     return {
         "edge": {
             "endpoints": [_edge_endpoint(StateFolder(state_dir))],

@@ -12,8 +12,8 @@ from typing import Any, get_args
 import pytest
 import yaml
 
+from gateway.access_settings import Auth
 from gateway.detector_settings import DetectorSettings
-from gateway.settings import Auth
 from routing_policies.policy.model import Answers, AnswerScanning, FindingTag, Target
 
 ROOT = Path(__file__).parent.parent

@@ -9,7 +9,9 @@ from typing import get_args
 
 from pydantic import BaseModel
 
-from gateway.settings import ApiKey, Settings, TargetSettings
+from gateway.access_settings import ApiKey
+from gateway.settings import Settings
+from gateway.target_settings import TargetSettings
 
 TEXT = (Path(__file__).parent.parent / "docs" / "settings.md").read_text(encoding="utf-8")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
+from gateway.access_settings import Auth
 from gateway.identity import Identity
-from gateway.settings import Auth
 from inference_protocol.errors import PermissionDenied
 from serving.listener import is_loopback
 

@@ -16,7 +16,7 @@ from gateway.egress.door import Permit
 from gateway.egress.pseudonyms import Pseudonymizer
 from gateway.exchange import Decided, Exchange
 from gateway.off_loop import COUNT_BYTES, READ_BYTES, off_loop_if_large
-from gateway.settings import TargetProtocol
+from gateway.target_settings import TargetProtocol
 from gateway.targets.target import Target
 from inference_protocol import headers
 from inference_protocol.errors import EgressRefused

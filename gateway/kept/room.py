@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gateway.access_settings import Auth
 from gateway.kept.answers import KeptAnswers
 from gateway.kept.delivery import Delivery
 from gateway.kept.finishing import Finishing
 from gateway.kept.outbox import Outbox
-from gateway.settings import Auth, Settings
+from gateway.settings import Settings
 from gateway.state.keys import Keys
 
 

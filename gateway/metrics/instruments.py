@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.settings import GenAiConventions
+from gateway.telemetry_settings import GenAiConventions
 from inference_protocol import telemetry_names as names
 from observability.meters import Instrument, InstrumentKind
 

@@ -10,8 +10,8 @@ from gateway.accounts.account import joules, money
 from gateway.answer import AnswerFacts
 from gateway.exchange import Attempt, Cause, Decided, Exchange
 from gateway.metrics import instruments
-from gateway.settings import GenAiConventions
 from gateway.targets.registry import Targets
+from gateway.telemetry_settings import GenAiConventions
 from inference_protocol import paths
 from inference_protocol import telemetry_names as names
 from inference_protocol.request import Task

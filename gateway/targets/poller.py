@@ -7,7 +7,7 @@ import logging
 
 from pydantic import ValidationError
 
-from gateway.settings import TargetProtocol
+from gateway.target_settings import TargetProtocol
 from gateway.targets.connectivity import ConnectivityWatch, Evidence
 from gateway.targets.registry import Targets
 from gateway.targets.replica import Replica

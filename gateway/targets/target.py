@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from gateway.settings import TargetProtocol, TargetSettings
+from gateway.target_settings import TargetProtocol, TargetSettings
 from gateway.targets.pool import Pool
 from gateway.targets.replica import Replica
 from gateway.targets.retry_budget import RetryBudget

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.access_settings import ApiKey
 from gateway.quota import Quotas
-from gateway.settings import ApiKey
 from inference_protocol.errors import QuotaExceeded
 from tests.gateway.conftest import House, HouseFactory
 from tests.support.scripted_runtime import Received, ScriptedRuntime, event

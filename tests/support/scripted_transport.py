@@ -15,7 +15,7 @@ import httpx
 from gateway.egress.control import ControlDoor
 from gateway.egress.door import Door
 from gateway.egress.endpoint import Endpoint
-from gateway.settings import TargetProtocol, TargetSettings
+from gateway.target_settings import TargetProtocol, TargetSettings
 from gateway.targets.breaker import BreakerLimits
 from gateway.targets.pool import Pool
 from gateway.targets.replica import Replica

@@ -8,9 +8,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from gateway.access_settings import ApiKey, Auth
 from gateway.admin.access import Access
 from gateway.admin.app import AdminApp, Call, Route
-from gateway.settings import ApiKey, Auth, Settings
+from gateway.settings import Settings
 
 
 def key(name: str, *roles: str) -> ApiKey:

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from gateway.detectors.detector import DetectorFailed, Place
-from gateway.settings import TargetProtocol
+from gateway.target_settings import TargetProtocol
 from inference_protocol.errors import RecordFailed
 from routing_policies.signals.label import DataClass
 from routing_policies.snapshot import Health

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from gateway.egress.control import ControlDoor
-from gateway.settings import TargetProtocol
+from gateway.target_settings import TargetProtocol
 from gateway.targets.poller import Poller
 from gateway.targets.registry import Targets
 from routing_policies.snapshot import Health
