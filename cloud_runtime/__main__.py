@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from cloud_runtime.engines.embedding_loading import load_embedding_model
 from cloud_runtime.engines.loading import EngineSettings
 from cloud_runtime.engines.transformers import TransformersEngine
 from runtime_server import serving
@@ -28,7 +29,7 @@ def main() -> int:
         threads=arguments.threads,
         trusted_keys=options.trusted_keys,
     )
-    return serving.run("cloud_runtime", lambda _: TransformersEngine(settings), options)
+    return serving.run("cloud_runtime", lambda _: TransformersEngine(settings), options, load_embedding_model)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 import time
 from pathlib import Path
 
+from edge_runtime.embeddings.graph import load_embedding_graph
 from edge_runtime.generation.loading import EngineSettings
 from edge_runtime.measuring.device_profile import DeviceProfile
 from edge_runtime.residency.engine import ResidencyPolicy, ResidentEngine
@@ -84,7 +86,12 @@ def main() -> int:
     )
     path = arguments.device_profile
     told = None if path is None else DeviceProfile(path, now=time.time).record_model
-    return serving.run("edge_runtime", lambda models: ResidentEngine(settings, models, policy, loaded=told), options)
+    return serving.run(
+        "edge_runtime",
+        lambda models: ResidentEngine(settings, models, policy, loaded=told),
+        options,
+        functools.partial(load_embedding_graph, threads=arguments.threads),
+    )
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ class EdgeRuntimeSettings(Frozen):
             `auto` does where that changes no answer.
         keep_prefixes: Highest class of requests whose prompts may leave keys and values on the disk; none leaves any.
         keep_prefixes_mib: Most of them.
+        embedding_model: Of the store, for `/v1/embeddings`; loaded when it is first asked. None is served without it.
+        embedding_keep_alive_s: After so long without a request it is unloaded.
     """
 
     model: str = "smollm2-135m-instruct-q4_1"
@@ -31,6 +33,8 @@ class EdgeRuntimeSettings(Frozen):
     drafts: Literal["auto", "on", "off"] = "auto"
     keep_prefixes: Literal["public", "internal", "confidential", "restricted"] | None = None
     keep_prefixes_mib: int = Field(default=512, gt=0)
+    embedding_model: str | None = "all-minilm-l6-v2"
+    embedding_keep_alive_s: float | None = Field(default=600.0, ge=0)
 
     @property
     def keeps_prefixes(self) -> DataClass | None:
@@ -43,3 +47,4 @@ class CloudRuntimeSettings(Frozen):
 
     model: str = "smollm2-135m-instruct-f32"
     waiting_limit: int = Field(default=16, ge=0)
+    embedding_model: str | None = "all-minilm-l6-v2-f32"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 
 from opentelemetry.trace import Tracer
 from starlette.applications import Starlette
@@ -18,6 +19,8 @@ from runtime_server.bearer_auth import BearerAuth
 from runtime_server.chat import Chat
 from runtime_server.chat_models import ChatModels
 from runtime_server.completion import Completion
+from runtime_server.embeddings.endpoint import EmbeddingsEndpoint
+from runtime_server.embeddings.service import EmbeddingService
 from runtime_server.generation_endpoint import GenerationEndpoint, RequestLimits
 from runtime_server.lifecycle import Lifecycle
 from runtime_server.reports import Reports
@@ -35,6 +38,7 @@ def create_app(
     telemetry: Telemetry,
     token: str | None = None,
     limits: RequestLimits = _DEFAULT_LIMITS,
+    embeddings: Mapping[str, EmbeddingService] = MappingProxyType({}),
     clock_ns: Callable[[], int] = time.time_ns,
 ) -> Starlette:
     """Build the app. Its lifespan starts the engine, in the background, and stops it.
@@ -45,6 +49,7 @@ def create_app(
         telemetry: Of this process.
         token: What callers must send, except to probes; `None` asks for none.
         limits: Of each request.
+        embeddings: Models that embed, by the names that requests ask for.
         clock_ns: Unix nanoseconds.
     """
     tracer = telemetry.tracer
@@ -56,19 +61,29 @@ def create_app(
     if token is not None:
         middleware.append(Middleware(BearerAuth, token, open_paths=_PROBES))
 
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with lifecycle.engine_running():
-            yield
-
     app = Starlette(
-        routes=_routes(lifecycle, models, limits, tracer, clock_ns),
+        routes=[
+            *_routes(lifecycle, models, limits, tracer, clock_ns),
+            Route(
+                paths.EMBEDDINGS,
+                EmbeddingsEndpoint(lifecycle, embeddings, limits, tracer=tracer, clock_ns=clock_ns),
+                methods=["POST"],
+            ),
+        ],
         middleware=middleware,
         exception_handlers={HTTPException: refuse_as_ours},
-        lifespan=lifespan,
+        lifespan=lambda _: _running(lifecycle, embeddings.values()),
     )
     app.router.redirect_slashes = False
     return app
+
+
+@asynccontextmanager
+async def _running(lifecycle: Lifecycle, embeddings: Collection[EmbeddingService]) -> AsyncIterator[None]:
+    async with lifecycle.engine_running():
+        yield
+    for service in embeddings:
+        await service.aclose()
 
 
 def _routes(

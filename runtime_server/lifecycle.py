@@ -6,10 +6,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from typing import Protocol
 
 from inference_protocol.engine_steps import EngineStep
 from inference_protocol.errors import Overloaded, Unavailable
-from inference_protocol.runtime_state import RuntimeState, RuntimeStatus
+from inference_protocol.runtime_state import RuntimeState, RuntimeStatus, ServedModel
 from runtime_server.answer import GenerationCancelled, NothingToGenerate
 from runtime_server.engine import Engine, Generation, GenerationJob, NotReady, QueueFull
 from serving.in_flight import InFlight
@@ -21,13 +22,21 @@ _LOOK_EVERY_S = 1.0
 _logger = logging.getLogger(__name__)
 
 
+class Work(Protocol):
+    """Something that is done for a request."""
+
+    def cancel(self) -> object:
+        """End it; safe to call twice."""
+        ...
+
+
 class Admission:
-    """One request that was let in, and what is generated for it."""
+    """One request that was let in, and what is done for it."""
 
     def __init__(self, engine: Engine) -> None:
         """Begin with nothing."""
         self._engine = engine
-        self._generations: list[Generation] = []
+        self._work: list[Work] = []
         self._cancelled = False
 
     def begin(self, job: GenerationJob) -> Generation:
@@ -52,22 +61,29 @@ class Admission:
                 retry_after_s=_RETRY_AFTER_S,
                 details={"reason": "rejected-not-ready"},
             ) from None
-        self._generations.append(generation)
+        self._work.append(generation)
         return generation
 
+    def hold(self, work: Work) -> None:
+        """End this with the request, at once where that was cancelled."""
+        self._work.append(work)
+        if self._cancelled:
+            work.cancel()
+
     def cancel(self) -> None:
-        """End everything that is generated for the request."""
+        """End everything that is done for the request."""
         self._cancelled = True
-        for generation in self._generations:
-            generation.cancel()
+        for work in self._work:
+            work.cancel()
 
 
 class Lifecycle:
     """Owns the engine from its start to its stop, and every generation in between."""
 
-    def __init__(self, engine: Engine) -> None:
-        """Own `engine`, which nobody else starts or stops."""
+    def __init__(self, engine: Engine, beside: Sequence[ServedModel] = ()) -> None:
+        """Own `engine`, which nobody else starts or stops; `beside` are models that something else serves here."""
         self._engine = engine
+        self._beside = tuple(beside)
         self._failure: str | None = None
         self._in_flight = InFlight()
         self._running: list[Admission] = []
@@ -92,6 +108,8 @@ class Lifecycle:
     def state(self) -> RuntimeState:
         """Return the engine's state, or ours where we know better."""
         state = self._engine.state()
+        if self._beside and state.models:  # the engine's own model stays the first
+            state = state.model_copy(update={"models": (*state.models, *self._beside)})
         if self._failure is not None:
             return state.model_copy(update={"status": RuntimeStatus.FAILED, "detail": self._failure})
         if self._in_flight.draining:

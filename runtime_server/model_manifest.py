@@ -92,8 +92,10 @@ class Manifest(BaseModel):
         digest: `digest_of(files)`: one value for the whole model.
         files: Path below the folder, with `/`, to content. The manifest itself is not among them.
         source: What it was made from and how; equal sources need no second build.
-        format: `onnx-genai`: a folder of onnxruntime-genai's model builder. `huggingface`: one of transformers.
-        window: Most tokens of prompt and answer together.
+        format: `onnx-genai`: a folder of onnxruntime-genai's model builder. `onnx-embedding`: a graph from token ids to
+            vectors of length 1, with the `config.json` and the tokenizer that it was made of. `huggingface`: one of
+            transformers.
+        window: Most tokens of prompt and answer together, or of one input.
         created_by: Package to version of the tools that wrote it.
         gate: What was measured before it was let in, where that was.
     """
@@ -105,7 +107,7 @@ class Manifest(BaseModel):
     digest: str
     files: dict[Annotated[str, AfterValidator(_inside)], FileDigest]
     source: dict[str, Any]
-    format: Literal["onnx-genai", "huggingface"]
+    format: Literal["onnx-genai", "onnx-embedding", "huggingface"]
     window: Annotated[int, Field(gt=0)]
     created_by: dict[str, str]
     gate: GateFigures | None = None

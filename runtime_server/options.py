@@ -29,6 +29,9 @@ class RuntimeOptions:
     trace_dir: Path | None
     otlp_endpoint: str | None
     drain_timeout_s: float
+    embedding_model_dir: Path | None
+    embedding_model_name: str | None
+    embedding_keep_alive_s: float | None
 
     @classmethod
     def from_arguments(cls, arguments: argparse.Namespace) -> RuntimeOptions:
@@ -79,6 +82,7 @@ def argument_parser(program: str, description: str, *, default_port: int | None 
     )
     _add_place(parser, default_port)
     _add_load(parser)
+    _add_embeddings(parser)
     telemetry = parser.add_argument_group("telemetry")
     telemetry.add_argument("--trace-dir", type=Path, metavar="DIR", help="folder for traces as JSON lines")
     telemetry.add_argument("--otlp-endpoint", metavar="URL", help="OTLP/HTTP collector, such as http://127.0.0.1:4318")
@@ -129,6 +133,22 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
         default=30.0,
         metavar="S",
         help="seconds that running requests have to finish after SIGTERM or Ctrl-C (default: %(default)s)",
+    )
+
+
+def _add_embeddings(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("embeddings")
+    group.add_argument(
+        "--embedding-model-dir", type=Path, metavar="DIR", help="folder of a model that embeds (default: none does)"
+    )
+    group.add_argument(
+        "--embedding-model-name", metavar="NAME", help="the name that requests ask for it by (default: its own)"
+    )
+    group.add_argument(
+        "--embedding-keep-alive-s",
+        type=float,
+        metavar="S",
+        help="unload it after so long without a request; it is loaded when it is first asked, and again",
     )
 
 

@@ -10,6 +10,7 @@ from observability import TelemetrySettings, set_up
 from runtime_server.app import create_app
 from runtime_server.chat_model import load_chat_model
 from runtime_server.chat_models import ChatModels
+from runtime_server.embeddings.opening import LoadEmbedding, open_services
 from runtime_server.engine import Engine
 from runtime_server.generation_endpoint import RequestLimits
 from runtime_server.lifecycle import Lifecycle
@@ -21,7 +22,12 @@ from serving.start import StartRefused, set_up_logging
 _logger = logging.getLogger(__name__)
 
 
-def run(service_name: str, build_engine: Callable[[ChatModels], Engine], options: RuntimeOptions) -> int:
+def run(
+    service_name: str,
+    build_engine: Callable[[ChatModels], Engine],
+    options: RuntimeOptions,
+    load_embedding: LoadEmbedding,
+) -> int:
     """Serve one engine until a signal ends it.
 
     Args:
@@ -29,6 +35,7 @@ def run(service_name: str, build_engine: Callable[[ChatModels], Engine], options
         build_engine: Makes the engine, which must not load its model before `start`. It tells the chat models
             of the versions that it serves, if there can be more than one.
         options: From the command line.
+        load_embedding: Loads a model that embeds.
 
     Returns:
         The process's exit status: 0 after a signal, 1 if the engine could not start, 2 if it was told to serve what
@@ -39,15 +46,16 @@ def run(service_name: str, build_engine: Callable[[ChatModels], Engine], options
         token = options.read_token()
         models = ChatModels(load_chat_model(options.model_dir, options.model_name))
         engine = build_engine(models)
+        embeddings = open_services(options, load_embedding)
         listener = _bind(options, authenticated=token is not None)
     except StartRefused as exc:
         _logger.error("%s", exc)
         return 2
     tracing = TelemetrySettings(service_name, options.trace_dir, options.otlp_endpoint)
     with contextlib.closing(listener), set_up(tracing) as telemetry:
-        lifecycle = Lifecycle(engine)
+        lifecycle = Lifecycle(engine, [service.served for service in embeddings.values()])
         limits = RequestLimits(default_max_tokens=options.default_max_tokens)
-        app = create_app(lifecycle, models, telemetry=telemetry, token=token, limits=limits)
+        app = create_app(lifecycle, models, telemetry=telemetry, token=token, limits=limits, embeddings=embeddings)
         ending = Ending(
             drain=lambda: lifecycle.drain(options.drain_timeout_s),
             hurry=lifecycle.cancel_running,

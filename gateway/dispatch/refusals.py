@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from inference_protocol.context_overflow import read_overflow
@@ -14,6 +15,7 @@ from inference_protocol.errors import (
 )
 
 _MAX_MESSAGE_CHARS = 500
+_FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.\[\]-]{0,99}")
 # A target that answers with one of these judged itself, the moment, or what settings chose (credential, path, model).
 _NOT_THE_CALLERS_FAULT = frozenset({401, 402, 403, 404, 405, 407, 408, 409, 421, 425, 426, 429})
 _BUSY = frozenset({429, 503, 529})
@@ -38,9 +40,16 @@ def refused(error: Any, *, status: int | None, asked_s: float | None = None) -> 
     if status in _MAY_BE_TOO_LONG and isinstance(error, dict):
         overflow = read_overflow(error)
         if overflow is not None:
-            return ContextLengthExceeded(message, param="messages", details={**details, "window": overflow.window})
+            param = _field(error) or "messages"
+            return ContextLengthExceeded(message, param=param, details={**details, "window": overflow.window})
     if status in _BUSY:
         return UpstreamBusy(message, retry_after_s=asked_s, details={**details, "asked_s": asked_s})
     if status is not None and 400 <= status < 500 and status not in _NOT_THE_CALLERS_FAULT:
-        return UpstreamBlamedRequest(message, details=details)
+        return UpstreamBlamedRequest(message, param=_field(error), details=details)
     return UpstreamRefused(message, retry_after_s=asked_s, details=details or None)
+
+
+def _field(error: Any) -> str | None:
+    """Return the field of the request that a target's error names, where what it names can be one."""
+    named = error.get("param") if isinstance(error, dict) else None
+    return named if isinstance(named, str) and _FIELD.fullmatch(named) else None

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
 
 from runtime_server.chat_models import ChatModels
+from runtime_server.embeddings.model import EmbeddingModel
 from runtime_server.engine import GenerationJob, TokenEvent
+from runtime_server.model_manifest import Manifest
 from runtime_server.options import RuntimeOptions, argument_parser
 from runtime_server.serving import run
 from tests.runtime_server.scripted_engine import ScriptedEngine, ScriptedGeneration
@@ -44,7 +47,11 @@ def main() -> int:
             engine.load_error = OSError(arguments.fail)
         return engine
 
-    return run("slow-runtime", build, RuntimeOptions.from_arguments(arguments))
+    return run("slow-runtime", build, RuntimeOptions.from_arguments(arguments), _no_embeddings)
+
+
+def _no_embeddings(folder: Path, _: Manifest) -> EmbeddingModel:
+    raise AssertionError(f"nothing here embeds, and {folder} was asked for")
 
 
 if __name__ == "__main__":

@@ -102,7 +102,8 @@ async def test_an_unknown_model_is_a_404_that_does_not_repeat_its_name(start_run
 @pytest.mark.parametrize(
     ("method", "path", "status", "code"),
     [
-        ("GET", "/v1/embeddings", 404, "not_found"),
+        ("GET", "/v1/embeddings", 405, "method_not_allowed"),
+        ("GET", "/v1/audio/speech", 404, "not_found"),
         ("GET", "/v1/completions", 405, "method_not_allowed"),
         ("GET", "/v1/models/", 404, "not_found"),
         ("GET", CHAT, 405, "method_not_allowed"),

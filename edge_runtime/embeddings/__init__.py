@@ -1,0 +1,1 @@
+"""Vectors of texts on ONNX Runtime."""

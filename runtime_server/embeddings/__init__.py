@@ -1,0 +1,1 @@
+"""Vectors of texts, behind whatever computes them: both runtimes serve them through this."""
