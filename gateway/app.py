@@ -70,7 +70,7 @@ class App:
 
     Attributes:
         admin: The application of the admin listener.
-        reload: Has the policy's file read again, soon.
+        reload: Has the files of the policy and of the keys read again, soon.
         meters: What is counted and measured.
     """
 
@@ -137,7 +137,7 @@ def create_app(
         rooms.admission,
         rooms.targets,
         rooms.rollout,
-        rooms.watch.ask,
+        rooms.ask_to_reload,
         rooms.kept,
     )
 
@@ -165,7 +165,7 @@ def _admin(settings: Settings, rooms: Rooms, flusher: Flusher | None, clock: Cal
     routes = [*views.routes(), *PolicyCalls(rooms.rollout).routes()]
     if rooms.kept.outbox is not None and flusher is not None:
         routes += OutboxCalls(rooms.kept.outbox, flusher).routes()
-    return AdminApp(Access(settings.auth), routes)
+    return AdminApp(Access(rooms.identity), routes)
 
 
 def _pipeline(

@@ -10,9 +10,9 @@ from enum import StrEnum
 from opentelemetry.trace import Span
 
 from gateway.answer import AnswerFacts
-from gateway.identity import Principal
 from gateway.policies.holder import Arm
 from gateway.policies.shadow import Asked
+from gateway.principal import Principal
 from gateway.targets.pool import Lease
 from inference_protocol import telemetry_names as names
 from inference_protocol.errors import AnswerWithheld, TidegateError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from gateway.identity import Principal
 from gateway.off_loop import COUNT_BYTES, READ_BYTES, off_loop_if_large
+from gateway.principal import Principal
 from gateway.state.taint import StoreUnreadable, Taints
 from inference_protocol.request import InferenceRequest
 from inference_protocol.text_parts import TextPart, UninspectableCause

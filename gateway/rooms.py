@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from fastapi import FastAPI
 
+from gateway.access.key_file import KeyFile
+from gateway.access.key_ring import KeyRing
+from gateway.access.key_watch import KeyWatch
 from gateway.detectors.second_tier import SecondTier
 from gateway.device import DeviceWatch
 from gateway.identity import Identity
@@ -49,7 +52,13 @@ class Rooms:
     meters: Meters
     metrics: RequestMetrics
     identity: Identity
+    key_watch: KeyWatch
     kept: KeptRoom
+
+    def ask_to_reload(self) -> None:
+        """Have the files read again that change while the gateway runs."""
+        self.watch.ask()
+        self.key_watch.ask()
 
     @asynccontextmanager
     async def lifespan(self, _: FastAPI, *, flusher: Flusher | None) -> AsyncIterator[None]:
@@ -58,6 +67,7 @@ class Rooms:
         tasks = [
             asyncio.create_task(poller.run(), name="poller"),
             asyncio.create_task(self.watch.run(), name="policy-watch"),
+            asyncio.create_task(self.key_watch.run(), name="key-watch"),
             asyncio.create_task(self.kept.answers.run(), name="kept-answers"),
             asyncio.create_task(self.second_tier.run(), name="detectors"),
         ]
@@ -88,7 +98,7 @@ def open_rooms(
     """Open what the routes share.
 
     Raises:
-        ValueError: A credential or the outbox cannot be used.
+        ValueError: A credential, the file of keys or the outbox cannot be used.
         OSError: The state folder cannot be used.
     """
     rollout = _rollout(settings, begun, wall)
@@ -97,6 +107,9 @@ def open_rooms(
         settings, device=DeviceWatch(lambda: connectivity.state, clock=clock), clock=clock, draw=draw
     )
     meters, telling = Meters(), settings.telemetry
+    ring = KeyRing(settings.auth)
+    key_watch = KeyWatch(KeyFile(settings.folder.caller_keys), ring)
+    identity = Identity(settings.auth, ring, wall=wall, clock=clock)
     return Rooms(
         targets,
         rollout,
@@ -108,8 +121,9 @@ def open_rooms(
         connectivity,
         meters,
         RequestMetrics(meters, targets, telling.genai_conventions, tenants=telling.metric_tenants),
-        Identity(settings.auth),
-        KeptRoom.open(settings, keys, clock=clock, wall=wall),
+        identity,
+        key_watch,
+        KeptRoom.open(settings, keys, may_defer=identity.anybody_may("defer"), clock=clock, wall=wall),
     )
 
 

@@ -145,10 +145,10 @@ class Settings(Frozen):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         for name, address in (("listen", self.listen), ("admin", self.admin)):
-            if not address.is_loopback and not self.auth.keys:
+            if not address.is_loopback and not self.auth.is_promised:
                 raise ValueError(
-                    f"{name}.host {address.host!r} can be reached from other machines, so `auth.keys` must name at "
-                    "least one key; or listen on 127.0.0.1"
+                    f"{name}.host {address.host!r} can be reached from other machines, so callers must show a "
+                    "key: set `auth.required: true` and make keys with `tidegate keys create`; or listen on 127.0.0.1"
                 )
         served = {model for target in self.targets.values() for model in target.models}
         if self.default_model not in served:

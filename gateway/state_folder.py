@@ -47,6 +47,11 @@ class StateFolder:
         return self.root / "keys"
 
     @property
+    def caller_keys(self) -> Path:
+        """Callers' keys, as `tidegate keys` makes them."""
+        return self.keys / "callers.json"
+
+    @property
     def policies(self) -> Path:
         """Versions of policies, and the journal of who put them in force."""
         return self.root / "policies"

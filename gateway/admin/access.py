@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 
-from gateway.access_settings import Auth
 from gateway.identity import Identity
+from gateway.principal import Role
 from inference_protocol.errors import PermissionDenied
 from serving.listener import is_loopback
-
-
-class Role(StrEnum):
-    """What a key may do here, beside or instead of `inference`: change something, or only look."""
-
-    OPERATOR = "operator"
-    AUDITOR = "auditor"
 
 
 class Access:
     """Lets callers in."""
 
-    def __init__(self, auth: Auth) -> None:
-        """Know the keys."""
-        self._identity = Identity(auth)
-        self._without_keys = not auth.keys
+    def __init__(self, identity: Identity) -> None:
+        """Tell callers apart by `identity`."""
+        self._identity = identity
 
-    def admit(self, fields: Mapping[str, str], needed: Role) -> str:
+    async def admit(self, fields: Mapping[str, str], needed: Role) -> str:
         """Return the id of a caller who may do what takes this role; an operator may do what an auditor may.
 
         Args:
@@ -37,13 +28,10 @@ class Access:
             AuthenticationFailed: Nobody knows the caller.
             PermissionDenied: The caller has no such role, or a web page asks in a person's name.
         """
-        if self._without_keys:
+        if self._identity.lets_anybody_in:
             _refuse_pages(fields)
             return "local"
-        principal = self._identity.identify(fields)
-        if not {needed.value, Role.OPERATOR.value} & principal.tenant.roles:
-            raise PermissionDenied(f"This takes a key with the role `{needed}`: see `auth.keys.*.roles`.")
-        return principal.id
+        return (await self._identity.admit(fields, needed, Role.OPERATOR)).id
 
 
 def _refuse_pages(fields: Mapping[str, str]) -> None:

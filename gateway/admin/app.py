@@ -11,9 +11,10 @@ import orjson
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from gateway.admin.access import Access, Role
+from gateway.admin.access import Access
 from gateway.api.request_headers import read_headers
 from gateway.policies.document import MAX_DOCUMENT_BYTES
+from gateway.principal import Role
 from inference_protocol.errors import InternalError, MalformedBody, MethodNotAllowed, TidegateError, UnknownRoute
 from serving.answers import error_body, error_headers, send_json, send_whole
 from serving.crashes import CRASHED, log_crash
@@ -98,7 +99,7 @@ class AdminApp:
     async def _answer(self, scope: Scope, receive: Receive) -> Any:
         route = self._routes.get((scope["method"], scope["path"]))
         # Whoever is not let in learns nothing of what there is.
-        who = self._access.admit(read_headers(scope), route.role if route is not None else Role.AUDITOR)
+        who = await self._access.admit(read_headers(scope), route.role if route is not None else Role.AUDITOR)
         if route is None:
             if scope["path"] in self._paths:
                 raise MethodNotAllowed("This path takes another method.")

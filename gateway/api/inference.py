@@ -17,6 +17,7 @@ from gateway.exchange import Exchange
 from gateway.identity import Identity
 from gateway.kept.finishing import Finishing, wants_finish
 from gateway.off_loop import READ_BYTES, off_loop_if_large
+from gateway.principal import Role
 from gateway.quota import Quotas
 from gateway.settle import Settlement
 from inference_protocol.errors import InternalError, TidegateError
@@ -101,7 +102,8 @@ class InferenceEndpoint:
 
     async def _serve(self, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
         headers = read_headers(scope)
-        exchange.principal = self._identity.identify(headers)
+        exchange.principal = await self._identity.identify(headers)
+        exchange.principal.check_role(Role.INFERENCE)
         finishing = self._finishing if wants_finish(exchange, headers) else None
         with self._quotas.place(exchange.principal.id), self._admission.place() as place:
             raw = await self._read_body(scope, receive, take=place.take)

@@ -18,6 +18,7 @@ from gateway.kept.deferring import described
 from gateway.kept.outbox import Outbox
 from gateway.kept.outbox_file import Row, State
 from gateway.kept.room import KeptRoom
+from gateway.principal import Role
 from gateway.state.sealing import Unsealable
 from inference_protocol import headers
 from inference_protocol.errors import AnswerGone, AnswerNotReady, InvalidField, InvalidHeader, TidegateError
@@ -57,7 +58,7 @@ class KeptRequests:
         return _Guarded(self._stream)
 
     async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request_id, owner = self._asked(scope)
+        request_id, owner = await self._asked(scope)
         deferred = await self._deferred(request_id, owner)
         if scope["method"] == "DELETE":
             await self._end(request_id, owner, deferred)
@@ -82,13 +83,13 @@ class KeptRequests:
             await outbox.drop(row)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = await self._found(*self._asked(scope))
+        answer = await self._found(*await self._asked(scope))
         if not answer.is_done:
             raise AnswerNotReady("The answer is not complete yet.")
         await self._deliver(answer, 0, receive, send)
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = await self._found(*self._asked(scope))
+        answer = await self._found(*await self._asked(scope))
         given = read_headers(scope).get(headers.LAST_EVENT_ID)
         after = _event_number(given, answer)
         if answer.head is not None and not answer.head.is_stream:
@@ -126,8 +127,8 @@ class KeptRequests:
             raise _gone("no-answer")
         await unless_gone(self._delivery.deliver(answer, send, after), receive)
 
-    def _asked(self, scope: Scope) -> tuple[str, Owner]:
-        principal = self._identity.identify(read_headers(scope))
+    async def _asked(self, scope: Scope) -> tuple[str, Owner]:
+        principal = await self._identity.admit(read_headers(scope), Role.INFERENCE)
         return scope["path_params"]["request_id"], Owner.of(principal)
 
 

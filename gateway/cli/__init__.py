@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from gateway.cli import models, outbox, policy
+from gateway.cli import keys, models, outbox, policy
 from gateway.cli.ask import ask
 from gateway.cli.conformance import conformance
 from gateway.cli.explain import explain
@@ -32,4 +32,5 @@ def main() -> None:
     app.add_typer(models.app, name="models")
     app.add_typer(policy.app, name="policy")
     app.add_typer(outbox.app, name="outbox")
+    app.add_typer(keys.app, name="keys")
     app()

@@ -23,7 +23,7 @@ def serve(settings_file: SettingsOption = None) -> None:
     share_arenas()
     prepare_state_folder(settings)
     begun = begin_or_fail(settings)
-    authenticated = bool(settings.auth.keys)
+    authenticated = settings.auth.is_promised
     try:
         listener = bind_tcp(settings.listen.host, settings.listen.port, authenticated=authenticated)
         admin = bind_tcp(settings.admin.host, settings.admin.port, authenticated=authenticated)

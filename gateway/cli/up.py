@@ -57,7 +57,7 @@ def _refuse_taken_ports(settings: Settings) -> None:
         wanted.append(("127.0.0.1", settings.stand_in_port, "targets.cloud.endpoints"))
     for host, port, field in wanted:
         try:
-            bind_tcp(host, port, authenticated=bool(settings.auth.keys)).close()
+            bind_tcp(host, port, authenticated=settings.auth.is_promised).close()
         except StartRefused as exc:
             fail(f"{exc} Stop what listens there, or set another port in the settings: `{field}`.")
 

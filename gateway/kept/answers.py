@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.identity import Principal
 from gateway.kept.answer import KeptAnswer
 from gateway.kept_settings import DetachedSettings
+from gateway.principal import Principal
 from gateway.state.keys import Keys
 from gateway.state.sealing import Sealer
 from inference_protocol.errors import AnswerGone, UnknownRequest

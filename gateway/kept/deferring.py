@@ -24,7 +24,7 @@ from gateway.kept.outbox_file import Row, State
 from gateway.pipeline import Pipeline
 from gateway.targets.connectivity import ConnectivityWatch
 from inference_protocol import headers, paths
-from inference_protocol.errors import InvalidHeader, NoTargetAvailable
+from inference_protocol.errors import InvalidHeader, NoTargetAvailable, PermissionDenied
 from inference_protocol.outcome import Outcome
 from inference_protocol.request import InferenceRequest
 from routing_policies.verdict import ExclusionKind
@@ -71,7 +71,11 @@ class Deferring:
             return
         assert exchange.principal is not None, "identify comes first"
         exchange.principal.check_may("defer", "deferrable")
-        assert self._outbox is not None, "it is there where anybody may defer"
+        if self._outbox is None:
+            raise PermissionDenied(
+                "The first key that may put requests off was made while the gateway ran: restart it.",
+                param="deferrable",
+            )
         key = _idempotency_key(fields)
         if key is not None:
             row = await self._outbox.known(Owner.of(exchange.principal), key, request.raw)

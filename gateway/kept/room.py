@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gateway.access_settings import Auth
 from gateway.kept.answers import KeptAnswers
 from gateway.kept.delivery import Delivery
 from gateway.kept.finishing import Finishing
@@ -28,19 +27,30 @@ class KeptRoom:
     outbox: Outbox | None
 
     @classmethod
-    def open(cls, settings: Settings, keys: Keys, *, clock: Callable[[], float], wall: Callable[[], float]) -> KeptRoom:
-        """Open the room; `clock` gives monotonic seconds, `wall` seconds since the epoch.
+    def open(
+        cls,
+        settings: Settings,
+        keys: Keys,
+        *,
+        may_defer: bool,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+    ) -> KeptRoom:
+        """Open the room.
+
+        Args:
+            settings: How this installation runs.
+            keys: Seal what is kept.
+            may_defer: Whether anybody may put requests off.
+            clock: Monotonic seconds.
+            wall: Seconds since the epoch.
 
         Raises:
             ValueError: The outbox cannot be used.
         """
         answers = KeptAnswers(settings.detached, keys, clock=clock)
         delivery = Delivery(reader_s=settings.timeouts.reader_s, ping_s=settings.timeouts.ping_s)
-        outbox = (
-            Outbox(settings.folder.outbox_file, settings.outbox, keys, wall=wall)
-            if _anybody_may_defer(settings.auth)
-            else None
-        )
+        outbox = Outbox(settings.folder.outbox_file, settings.outbox, keys, wall=wall) if may_defer else None
         return cls(answers, delivery, Finishing(answers, delivery), outbox)
 
     @property
@@ -56,7 +66,3 @@ class KeptRoom:
         """Close the outbox."""
         if self.outbox is not None:
             self.outbox.close()
-
-
-def _anybody_may_defer(auth: Auth) -> bool:
-    return any("defer" in key.may for key in auth.keys) if auth.keys else "defer" in auth.local_may

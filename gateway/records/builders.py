@@ -15,7 +15,7 @@ from opentelemetry.trace import format_trace_id
 
 from gateway.answer import AnswerFacts
 from gateway.exchange import Attempt, Decided, Exchange
-from gateway.identity import Principal
+from gateway.principal import Principal
 from routing_policies.signals.label import Component, Label
 from routing_policies.snapshot import TargetSnapshot
 from routing_policies.verdict import Exclusion

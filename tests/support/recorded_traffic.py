@@ -11,7 +11,7 @@ import orjson
 from opentelemetry.trace import NonRecordingSpan, SpanContext
 
 from gateway.exchange import Decided, Exchange
-from gateway.identity import LOCAL
+from gateway.principal import LOCAL
 from gateway.records.builders import decision_record
 from inference_protocol.request import InferenceRequest, Needs, Task
 from routing_policies.decide import decide

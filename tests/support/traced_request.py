@@ -11,7 +11,7 @@ from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, StatusCode, Tracer
 
 from gateway.answer import AnswerFacts
 from gateway.exchange import Attempt, Decided, Exchange
-from gateway.identity import LOCAL
+from gateway.principal import LOCAL
 from gateway.records.builders import decision_record, outcome_record
 from gateway.records.log import RecordLog
 from inference_protocol import paths

@@ -11,6 +11,7 @@ import pytest
 from gateway.access_settings import ApiKey, Auth
 from gateway.admin.access import Access
 from gateway.admin.app import AdminApp, Call, Route
+from gateway.identity import Identity
 from gateway.settings import Settings
 
 
@@ -33,7 +34,7 @@ ROUTES = [Route("GET", "/look", hello), Route("POST", "/change", hello), Route("
 
 
 def client(auth: Auth = KEYS, url: str = "http://127.0.0.1:8081") -> httpx.AsyncClient:
-    transport = httpx.ASGITransport(AdminApp(Access(auth), ROUTES))
+    transport = httpx.ASGITransport(AdminApp(Access(Identity(auth)), ROUTES))
     return httpx.AsyncClient(transport=transport, base_url=url)
 
 

@@ -30,11 +30,11 @@ from gateway.dispatch.outbound import Outbound
 from gateway.egress.door import Door
 from gateway.egress.pseudonyms import Pseudonymizer
 from gateway.exchange import Exchange
-from gateway.identity import Principal
 from gateway.measure import Measurer
 from gateway.pipeline import Pipeline
 from gateway.policies.draw import Seeds
 from gateway.policies.holder import InForce, PolicyHolder, Version
+from gateway.principal import Principal
 from gateway.reach_settings import AttemptSettings, TimeoutSettings
 from gateway.records.log import RecordLog
 from gateway.state.keys import Keys

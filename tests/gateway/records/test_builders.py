@@ -5,7 +5,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext
 
 from gateway.answer import AnswerFacts
 from gateway.exchange import Attempt, Cause, Decided, Exchange
-from gateway.identity import LOCAL
+from gateway.principal import LOCAL
 from gateway.records.builders import decision_record, outcome_record
 from inference_protocol.errors import DeadlineExceeded
 from inference_protocol.openai_stream import Usage
