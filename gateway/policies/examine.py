@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gateway.policies.bundle import Bundle, read_bundle
@@ -88,7 +88,8 @@ def examine(document: Document, demands: Demands, prover: Prover, now_s: float |
         message = f"the bundle's manifest says `{bundle.manifest.name}`, and the policy in it is `{loaded.policy.name}`"
         raise PolicyError(document.origin, 1, 1, message)
     _refuse_failing_tests(loaded)
-    _refuse_unreachable(loaded, demands.targets)
+    for unreachable in unreachable_targets(loaded, demands.targets):
+        raise unreachable
     version = bundle.manifest.version if bundle is not None else None
     return Candidate(document, loaded, people, version, tuple(_warnings(loaded, demands.targets)))
 
@@ -105,19 +106,25 @@ def _refuse_failing_tests(loaded: LoadedPolicy) -> None:
         raise loaded.source.error(("tests", index), f"test `{failure.test}` fails: {failure.message}")
 
 
-def _refuse_unreachable(loaded: LoadedPolicy, targets: frozenset[str]) -> None:
+def unreachable_targets(loaded: LoadedPolicy, targets: frozenset[str]) -> Iterator[PolicyError]:
+    """Yield an error for each target of a policy that the settings, which have these, do not say how to reach."""
     for name in loaded.policy.targets:
         if name not in targets:
             hint = suggestion(name, targets)
             message = (
                 f"no settings say how to reach the target `{name}`{hint}. Settings have: {', '.join(sorted(targets))}"
             )
-            raise loaded.source.error(("targets", name), message, at_key=True)
+            yield loaded.source.error(("targets", name), message, at_key=True)
 
 
 def _warnings(loaded: LoadedPolicy, targets: frozenset[str]) -> Iterable[str]:
     for warning in lint(loaded):
         yield f"{warning.file}:{warning.line}:{warning.column}: {warning.message}"
+    yield from unmentioned_targets(loaded, targets)
+
+
+def unmentioned_targets(loaded: LoadedPolicy, targets: frozenset[str]) -> Iterator[str]:
+    """Yield a warning for each target of the settings that a policy says nothing of."""
     for name in sorted(targets - loaded.policy.targets.keys()):
         hint = choice(name, loaded.policy.targets)
         yield f"The policy says nothing of the target `{name}`, so nothing is sent there{hint}."

@@ -51,12 +51,14 @@ class Traffic:
         concerned: Direction, target and class to how many.
         first: Who was asked first, who would be, and class to how many; of those for whom it is another.
         unknown: How many cannot be told, since the records know nothing of a target that might answer.
+        unreadable: Records that are damaged or newer than this Tidegate; they are not among the requests.
     """
 
     requests: int
     concerned: Mapping[tuple[Direction, str, DataClass], int]
     first: Mapping[tuple[str | None, str | None, DataClass], int]
     unknown: int
+    unreadable: int = 0
 
     @property
     def moved(self) -> int:
@@ -114,11 +116,12 @@ def weigh(before: LoadedPolicy, after: LoadedPolicy, records: Iterable[bytes]) -
     as_before, as_after = Replayer(before), Replayer(after)
     concerned: Counter[tuple[Direction, str, DataClass]] = Counter()
     first: Counter[tuple[str | None, str | None, DataClass]] = Counter()
-    requests = unknown = 0
+    requests = unknown = unreadable = 0
     for line in records:
         try:
             as_was, replayed = as_before.replay(line), as_after.replay(line)
         except UnreadableRecord:
+            unreadable += 1
             continue
         if as_was is None or replayed is None:
             continue
@@ -132,4 +135,4 @@ def weigh(before: LoadedPolicy, after: LoadedPolicy, records: Iterable[bytes]) -
             first[next(iter(was.order), None), next(iter(now.order), None), level] += 1
         concerned.update((Direction.LOOSER, name, level) for name in set(now.order).difference(was.order))
         concerned.update((Direction.STRICTER, name, level) for name in set(was.order).difference(now.order))
-    return Traffic(requests, dict(concerned), dict(first), unknown)
+    return Traffic(requests, dict(concerned), dict(first), unknown, unreadable)

@@ -11,6 +11,9 @@ from msgspec.json import Decoder
 
 from routing_policies.snapshot import Device, Prediction
 
+# Of the records that are written now. Older ones lack fields; what newer ones mean is not known here.
+VERSION = 1
+
 
 class RecordedSize(Struct, gc=False):
     """The measured size.
@@ -42,6 +45,7 @@ class RecordedTarget(Struct, gc=False):
 class RecordedDecision(Struct, gc=False, tag_field="kind", tag="decision"):
     """One decision. What has a default here did not stand in the first records."""
 
+    version: int
     task: str
     model: str
     stream: bool

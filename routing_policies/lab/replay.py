@@ -18,7 +18,7 @@ from msgspec.json import Decoder
 
 from inference_protocol.request import GENERATES, Needs, Task
 from inference_protocol.text_parts import UninspectableCause
-from routing_policies.lab.recorded import RecordedDecision, RecordedOutcome, record_reader
+from routing_policies.lab.recorded import VERSION, RecordedDecision, RecordedOutcome, record_reader
 from routing_policies.policy.loaded import LoadedPolicy
 from routing_policies.signals.deadline import Deadline
 from routing_policies.signals.hints import EffectiveType, Hints, Network
@@ -91,11 +91,15 @@ class Replayer:
         """Read one line of a log of records; `None` where it is no decision, or was left unfinished by a dying process.
 
         Raises:
-            UnreadableRecord: A field is missing that every version has, or is not what it was.
+            UnreadableRecord: A field is missing that every version has, or is not what it was; or it is of a newer one.
         """
         try:
             record = self._reader.decode(line)
-            return self._replay(record) if isinstance(record, RecordedDecision) else None
+            if not isinstance(record, RecordedDecision):
+                return None
+            if record.version > VERSION:
+                raise UnreadableRecord(f"it is of version {record.version}, and this Tidegate reads up to {VERSION}")
+            return self._replay(record)
         except ValidationError as exc:
             raise UnreadableRecord(str(exc)) from None
         except DecodeError:

@@ -16,10 +16,10 @@ def _read_class(value: object) -> DataClass:
     words = [c.word for c in DataClass]
     if not isinstance(value, str):
         raise ValueError(f"must be one of {', '.join(words)}")
-    try:
-        return DataClass.from_word(value)
-    except ValueError:
-        raise ValueError(f"not `{value}`{choice(value, words)}") from None
+    # Exactly as the JSON Schema has them, so that an editor and a start agree.
+    if value not in words:
+        raise ValueError(f"not `{value}`{choice(value, words)}")
+    return DataClass.from_word(value)
 
 
 ClassWord = Annotated[DataClass, BeforeValidator(_read_class), PlainSerializer(lambda c: c.word, return_type=str)]

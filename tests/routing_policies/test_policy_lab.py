@@ -14,6 +14,7 @@ from routing_policies.decide import decide
 from routing_policies.lab.bootstrap import estimate
 from routing_policies.lab.diff import Direction, compare, weigh
 from routing_policies.lab.matrix import Answer, matrix_of
+from routing_policies.lab.recorded import VERSION
 from routing_policies.lab.replay import Replayer, UnreadableRecord
 from routing_policies.lab.simulate import NOBODY, Decider, simulate
 from routing_policies.policy.loader import builtin_names, load_policy, read_text
@@ -137,7 +138,20 @@ def test_damaged_records_are_counted_and_left_out() -> None:
     found = simulate(load_policy("balanced"), map(orjson.dumps, records))
     assert (found.replayed, found.unreadable) == (1, 2)
     with pytest.raises(UnreadableRecord, match="missing required field `task`"):
-        Replayer(load_policy("balanced")).replay(b'{"kind": "decision"}')
+        Replayer(load_policy("balanced")).replay(b'{"kind": "decision", "version": 1}')
+
+
+def test_records_of_a_newer_version_are_not_guessed_at() -> None:
+    records = list(recorded_traffic(load_policy("balanced"), 5))
+    assert {record["version"] for record in records} == {VERSION}
+    records[0]["version"] = records[1]["version"] = VERSION + 1
+    lines = list(map(orjson.dumps, records))
+    found = simulate(load_policy("balanced"), lines)
+    assert (found.replayed, found.unreadable) == (3, 2)
+    weighed = weigh(load_policy("balanced"), load_policy("private-first"), lines)
+    assert (weighed.requests, weighed.unreadable) == (3, 2)
+    with pytest.raises(UnreadableRecord, match="version 2, and this Tidegate reads up to 1"):
+        Replayer(load_policy("balanced")).replay(lines[0])
 
 
 def test_an_interval_holds_the_mean_that_traffic_really_has() -> None:

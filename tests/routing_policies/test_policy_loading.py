@@ -25,6 +25,7 @@ targets:
         ("wieghts: {deadline: 1}\n", 6, 1, ["unknown field", "did you mean `weights`?", "allowed: apiVersion"]),
         ("defaults: {late: finnish}\n", 6, 18, ["`finnish`", "did you mean `finish`?", "finish, truncate, refuse"]),
         ("defaults:\n  class: secret\n", 7, 10, ["not `secret`", "allowed: public, internal, confidential"]),
+        ("defaults: {class: Internal}\n", 6, 19, ["not `Internal`", "did you mean `internal`?"]),
         ("findings: {pii: confidental}\n", 6, 17, ["`findings.pii`: not `confidental` (did you mean `confidential`?)"]),
         ("defaults: {max_tokens: '512'}\n", 6, 24, ["integer"]),
         ("defaults: {max_tokens: 0}\n", 6, 24, ["greater than or equal to 1"]),

@@ -88,7 +88,12 @@ def _diff_as_json(new: LoadedPolicy, found: _Difference, traffic: Traffic | None
         "handling": [asdict(each) for each in found.handled],
         "traffic": None
         if traffic is None
-        else {"requests": traffic.requests, "moved": traffic.moved, "not_identifiable": traffic.unknown},
+        else {
+            "requests": traffic.requests,
+            "moved": traffic.moved,
+            "not_identifiable": traffic.unknown,
+            "unreadable": traffic.unreadable,
+        },
     }
 
 
@@ -122,6 +127,8 @@ def _say_diff(found: _Difference, traffic: Traffic | None) -> None:
         typer.echo(f"{traffic.moved} of {traffic.requests} recorded requests would be asked of another target first")
         if traffic.unknown:
             typer.echo(f"{traffic.unknown} cannot be told: the records know nothing of a target that might answer")
+        if traffic.unreadable:
+            typer.echo(f"{traffic.unreadable} records cannot be read: they are damaged, or of a newer Tidegate")
     elif found.moves:
         typer.echo("who is asked first is told for targets of which nothing is predicted; --records tells how often")
     if not (found.changes or found.handled or found.moves):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gateway.cli.options import JsonOption, SettingsOption
+from gateway.cli.options import JsonOption, SettingsOption, settings_or_fail
 from gateway.cli.policy.common import PolicyArgument, end, policy_or_exit, say_json, unreadable
+from gateway.policies.examine import unmentioned_targets, unreachable_targets
 from routing_policies.lab.lints import lint
 from routing_policies.lab.prover import Prover
 from routing_policies.policy.errors import PolicyError
@@ -24,10 +26,15 @@ def check(
     as_json: JsonOption = False,
     settings_file: SettingsOption = None,
 ) -> None:
-    """Load a policy as a start would: its form, its invariants, its own tests. Warn of rules that cannot matter."""
+    """Load a policy as a start would: its form, its invariants, its own tests. Warn of rules that cannot matter.
+
+    With --settings its targets are held against those that the settings say how to reach.
+    """
     loaded = policy_or_exit(source, settings_file)
-    errors = [*_unproved(loaded), *_failing(loaded)]
-    warnings = lint(loaded)
+    targets = None if settings_file is None else frozenset(settings_or_fail(settings_file).targets)
+    unreachable = () if targets is None else unreachable_targets(loaded, targets)
+    errors = [*_unproved(loaded), *_failing(loaded), *unreachable]
+    warnings = [*lint(loaded), *_unmentioned(loaded, targets)]
     if as_json:
         say_json(
             {
@@ -61,6 +68,11 @@ def _failing(loaded: LoadedPolicy) -> list[PolicyError]:
         loaded.source.error(("tests", at[failure.test]), f"test `{failure.test}` fails: {failure.message}")
         for failure in run_tests(loaded).failures
     ]
+
+
+def _unmentioned(loaded: LoadedPolicy, targets: frozenset[str] | None) -> Iterator[PolicyError]:
+    for message in () if targets is None else unmentioned_targets(loaded, targets):
+        yield loaded.source.error(("targets",), message, at_key=True)
 
 
 def _as_json(error: PolicyError) -> dict[str, str | int]:

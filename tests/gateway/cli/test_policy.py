@@ -71,6 +71,16 @@ def test_check_says_what_a_start_would_and_warns(tmp_path: Path) -> None:
     assert [(e["line"], e["column"]) for e in found_json["errors"]] == [(10, 5)]
 
 
+def test_check_holds_the_targets_against_the_settings_that_are_named() -> None:
+    Path("settings.yaml").write_text(
+        "targets: {clout: {endpoints: ['http://127.0.0.1:9'], models: {m: m}}, cloud: null}"
+    )
+    found = run("check", "site.yaml", "--settings", "settings.yaml", status=1).stdout
+    assert "site.yaml:6:3: no settings say how to reach the target `cloud` (did you mean `clout`?)" in found
+    assert "The policy says nothing of the target `clout`, so nothing is sent there" in found
+    assert "settings" not in run("check", "site.yaml").stdout
+
+
 def test_a_bundle_is_looked_at_as_the_policy_in_it(tmp_path: Path) -> None:
     made = run("bundle", "site.yaml", "--version", "1", "--output", "site.bundle").stdout
     assert "sign it" in made
@@ -130,6 +140,10 @@ def test_diff_fails_only_where_it_is_asked_to_and_something_is_looser() -> None:
     weighed = json.loads(run("diff", "site.yaml", "balanced", "--records", "records.jsonl", "--json").stdout)
     assert weighed["traffic"]["requests"] == 50
     assert {change["direction"] for change in weighed["changes"]} == {"looser", "stricter"}
+    moves = {(each["before"], each["after"]) for each in weighed["asked_first"]}
+    assert moves
+    assert all(before != after for before, after in moves)
+    assert all(each["requests"] is not None and each["example"]["body"] for each in weighed["asked_first"])
 
 
 def test_simulate_reads_a_file_or_a_folder_and_passes_over_a_line_that_was_cut_off() -> None:
