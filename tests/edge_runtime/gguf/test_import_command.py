@@ -123,6 +123,7 @@ def test_every_figure_has_its_threshold() -> None:
         ({"top1_agreement": 0.94}, "top-1"),
         ({"perplexity": 10.6}, "perplexity"),
         ({"mean_kl": float("nan")}, "KL"),
+        ({"greedy_agreement": 0.0}, "greedy"),
         ({"tokenizer_round_trip": False}, "tokenizer"),
     ):
         with pytest.raises(GateFailed, match=named):
