@@ -35,6 +35,11 @@ class Allowance(Frozen):
     tokens_per_minute: int | None = Field(default=None, gt=0)
     tokens_per_day: int | None = Field(default=None, gt=0)
 
+    @property
+    def is_unlimited(self) -> bool:
+        """Whether nothing is set."""
+        return all(getattr(self, name) is None for name in Allowance.model_fields)
+
 
 class ApiKey(Allowance):
     """A caller's key: `<id>.<secret>` as a bearer token, of which only the secret's sha256 is kept here.

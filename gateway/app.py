@@ -44,7 +44,6 @@ from gateway.pipeline import Pipeline
 from gateway.policies.draw import Seeds
 from gateway.policies.rollout import Rollout
 from gateway.policies.start import Begun
-from gateway.quota import Quotas
 from gateway.rooms import Rooms, open_rooms
 from gateway.settings import Settings
 from gateway.settle import Settlement
@@ -231,7 +230,7 @@ def _posts(
         begin=begin,
         identity=rooms.identity,
         admission=rooms.admission,
-        quotas=Quotas(settings.auth.keys, clock=clock),
+        quotas=rooms.quotas,
         read_body=functools.partial(
             read_body, max_bytes=settings.limits.body_bytes, timeout_s=settings.timeouts.body_s
         ),
@@ -252,6 +251,7 @@ def _flusher(settings: Settings, rooms: Rooms, way: _Way, tracer: Tracer, begin:
         rooms.kept.outbox,
         FlusherRooms(
             rooms.identity,
+            rooms.quotas,
             rooms.admission,
             way.pipeline,
             way.answering,

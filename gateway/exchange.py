@@ -13,6 +13,7 @@ from gateway.answer import AnswerFacts
 from gateway.policies.holder import Arm
 from gateway.policies.shadow import Asked
 from gateway.principal import Principal
+from gateway.quota import NO_GRANT, Grant
 from gateway.targets.pool import Lease
 from inference_protocol import telemetry_names as names
 from inference_protocol.errors import AnswerWithheld, TidegateError
@@ -106,6 +107,7 @@ class Exchange:
         received_wall_s: Seconds since the epoch, for records.
         span: The SERVER span.
         clock: Monotonic seconds.
+        grant: What it has of its caller's allowances.
         decision: Set once it is made.
         parts_ms: Milliseconds that each part of the way took (`parse`, `scan`, `decide`, `detect`, `record`).
         shadow: A policy that is to be asked what it would have decided.
@@ -122,6 +124,7 @@ class Exchange:
     span: Span
     clock: Callable[[], float]
     principal: Principal | None = None
+    grant: Grant = NO_GRANT
     decision: Decided | None = None
     shadow: Asked | None = None
     deferred_id: str | None = None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from opentelemetry.trace import SpanKind, Tracer
 from opentelemetry.util.types import Attributes, AttributeValue
 
 import observability
+from gateway.access.worst_case import need_of
 from gateway.answer import Answer
 from gateway.detectors.second_tier import SecondTier
 from gateway.dispatch.dispatcher import Dispatcher
@@ -29,6 +30,7 @@ from routing_policies.decide import decide
 from routing_policies.eligibility import needs_exact_count
 from routing_policies.policy.model import Kind
 from routing_policies.refusal import refusal
+from routing_policies.view import RequestView
 
 
 class Pipeline:
@@ -77,7 +79,8 @@ class Pipeline:
             measured = measured.also_tainted(exchange.kept_taint)
             view = measured.view(policy)
         with exchange.timed("decide"):
-            if needs_exact_count(policy, view, self._targets.windows(view.model)):
+            windows = self._targets.windows(view.model)
+            if needs_exact_count(policy, view, windows) or _is_tight(exchange, request, view, windows):
                 measured = await self._measurer.counted(measured)
                 view = replace(view, size=measured.size)
             snapshot = self._targets.snapshot(
@@ -105,8 +108,9 @@ class Pipeline:
             TidegateError: Nothing may answer, or everything that may has failed.
         """
         decided = exchange.decided
-        await self._remember(decided)
         allowed = [e.target for e in decided.verdict.eligible]
+        self._reserve(exchange, allowed)
+        await self._remember(decided)
         with exchange.timed("record"):
             try:
                 await self._records.write_before_egress(decision_record(exchange))
@@ -128,6 +132,13 @@ class Pipeline:
         await self._remember(exchange.decided)
         await self._records.write_before_egress(decision_record(exchange))
 
+    def _reserve(self, exchange: Exchange, allowed: Sequence[str]) -> None:
+        """Take the tokens that the answer may take at worst from what its caller has."""
+        if allowed and exchange.grant.counts_tokens:
+            request, view = exchange.decided.request, exchange.decided.view
+            windows = self._targets.windows(view.model)
+            exchange.grant.reserve(need_of(request, view, [windows[name] for name in allowed]))
+
     async def _remember(self, decided: Decided) -> None:
         label = decided.view.label
         await self._taints.remember(decided.request, decided.view.tenant.id, label.kept_for_later_turns)
@@ -136,6 +147,13 @@ class Pipeline:
         name = f"route {decided.policy.policy.name}"
         attributes = _of_decision(decided)
         observability.child(self._tracer, exchange.span, name, SpanKind.INTERNAL, started_ns, attributes).end()
+
+
+def _is_tight(
+    exchange: Exchange, request: InferenceRequest, view: RequestView, windows: Mapping[str, int | None]
+) -> bool:
+    """Whether the caller's allowance is too small for the safe bound on the prompt, and may do for its true length."""
+    return exchange.grant.counts_tokens and exchange.grant.would_refuse(need_of(request, view, windows.values()))
 
 
 def _asked(shadow: Shadow | None, seed: int, measured: Measured) -> Asked | None:

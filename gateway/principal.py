@@ -22,9 +22,6 @@ class Role(StrEnum):
     AUDITOR = "auditor"  # look, on the admin listener
 
 
-NO_LIMIT = Allowance()
-
-
 @dataclass(frozen=True, slots=True)
 class Principal:
     """An authenticated caller.
@@ -34,7 +31,7 @@ class Principal:
         key_label: What everything that it sends is labelled at least.
         uninspected: Class by cause of what it sends and nobody can read, instead of the policy's.
         may: What it may ask for beside an answer.
-        allowance: What it may take by itself.
+        allowance: What it may take by itself; `None` where it has no limit.
         tenant_allowance: What all callers of its tenant may take together.
     """
 
@@ -43,8 +40,8 @@ class Principal:
     key_label: Component = NOTHING
     uninspected: Mapping[UninspectableCause, DataClass] = field(default_factory=dict)
     may: frozenset[Permission] = frozenset()
-    allowance: Allowance = NO_LIMIT
-    tenant_allowance: Allowance = NO_LIMIT
+    allowance: Allowance | None = None
+    tenant_allowance: Allowance | None = None
 
     def check_may(self, permission: Permission, param: str) -> None:
         """Return if the caller may ask for that.

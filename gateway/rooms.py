@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from gateway.access.key_file import KeyFile
 from gateway.access.key_ring import KeyRing
 from gateway.access.key_watch import KeyWatch
+from gateway.access.usage_file import UsageFile
 from gateway.detectors.second_tier import SecondTier
 from gateway.device import DeviceWatch
 from gateway.identity import Identity
@@ -25,6 +26,7 @@ from gateway.policies.start import Begun
 from gateway.policies.store import VersionStore
 from gateway.policies.watch import PolicyWatch
 from gateway.policies.wiring import demands_of
+from gateway.quota import Quotas
 from gateway.records.log import RecordLog
 from gateway.settings import Settings
 from gateway.state.keys import Keys
@@ -53,6 +55,8 @@ class Rooms:
     metrics: RequestMetrics
     identity: Identity
     key_watch: KeyWatch
+    quotas: Quotas
+    usage: UsageFile
     kept: KeptRoom
 
     def ask_to_reload(self) -> None:
@@ -68,6 +72,7 @@ class Rooms:
             asyncio.create_task(poller.run(), name="poller"),
             asyncio.create_task(self.watch.run(), name="policy-watch"),
             asyncio.create_task(self.key_watch.run(), name="key-watch"),
+            asyncio.create_task(self.usage.run(self.quotas), name="usage"),
             asyncio.create_task(self.kept.answers.run(), name="kept-answers"),
             asyncio.create_task(self.second_tier.run(), name="detectors"),
         ]
@@ -81,6 +86,7 @@ class Rooms:
             await asyncio.gather(*tasks, return_exceptions=True)
             await self.targets.aclose()
             await self.second_tier.aclose()
+            self.usage.write(self.quotas.kept())
             self.records.close()
             self.taints.close()
             self.kept.close()
@@ -110,6 +116,7 @@ def open_rooms(
     ring = KeyRing(settings.auth)
     key_watch = KeyWatch(KeyFile(settings.folder.caller_keys), ring)
     identity = Identity(settings.auth, ring, wall=wall, clock=clock)
+    usage = UsageFile(settings.folder.usage_file, wall=wall)
     return Rooms(
         targets,
         rollout,
@@ -123,6 +130,8 @@ def open_rooms(
         RequestMetrics(meters, targets, telling.genai_conventions, tenants=telling.metric_tenants),
         identity,
         key_watch,
+        Quotas(clock=clock, kept=usage.load()),
+        usage,
         KeptRoom.open(settings, keys, may_defer=identity.anybody_may("defer"), clock=clock, wall=wall),
     )
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable
 from typing import Any
 
 from opentelemetry.trace import StatusCode
 
+from gateway.access.worst_case import used_by
 from gateway.exchange import Attempt, Decided, Exchange
 from gateway.metrics.requests import RequestMetrics
 from gateway.policies.shadow import ShadowDesk
@@ -47,6 +49,7 @@ class Settlement:
             if attempt.ended_at is None:
                 self._end_open(attempt, exchange, now)
             self._teach(attempt, exchange)
+        exchange.grant.settle(functools.partial(used_by, exchange))
         self._mark_span(exchange, now)
         self._metrics.count(exchange, now)
         try:

@@ -72,6 +72,11 @@ class StateFolder:
         return self.root / "state" / "labels.sqlite"
 
     @property
+    def usage_file(self) -> Path:
+        """What callers have taken of their tokens."""
+        return self.root / "state" / "usage.json"
+
+    @property
     def outbox_file(self) -> Path:
         """Requests that were put off, and their answers."""
         return self.root / "state" / "outbox.sqlite"

@@ -30,6 +30,13 @@ LABEL = "x-tidegate-label"
 SCORES = "x-tidegate-scores"
 SERVER_TIMING = "server-timing"
 RETRY_AFTER = "retry-after"
+# Of the caller's own limits, as OpenAI's API names them; only where there are any.
+RATELIMIT_LIMIT_REQUESTS = "x-ratelimit-limit-requests"
+RATELIMIT_REMAINING_REQUESTS = "x-ratelimit-remaining-requests"
+RATELIMIT_RESET_REQUESTS = "x-ratelimit-reset-requests"
+RATELIMIT_LIMIT_TOKENS = "x-ratelimit-limit-tokens"
+RATELIMIT_REMAINING_TOKENS = "x-ratelimit-remaining-tokens"
+RATELIMIT_RESET_TOKENS = "x-ratelimit-reset-tokens"
 
 # What the gateway tells our runtimes: `truncate` makes them stop in time for the budget that is left.
 LATE = "x-tidegate-late"

@@ -11,7 +11,7 @@ from enum import StrEnum
 from gateway.access.key_file import StoredKey
 from gateway.access_settings import ApiKey, Auth
 from gateway.kept_settings import Permission
-from gateway.principal import NO_LIMIT, Principal
+from gateway.principal import Principal
 from inference_protocol.text_parts import UninspectableCause
 from routing_policies.signals.label import Component, DataClass
 from routing_policies.view import Tenant
@@ -110,5 +110,5 @@ class KeyRing:
         tenant = Tenant(key.tenant, frozenset(key.roles), key.residency)
         own = {UninspectableCause(cause): DataClass.from_word(word) for cause, word in key.uninspected.items()}
         label = Component(key.level, frozenset(key.data_tags))
-        shared = self._auth.tenants.get(key.tenant, NO_LIMIT)
-        return Principal(key.id, tenant, label, own, frozenset(key.may), key, shared)
+        allowance = None if key.is_unlimited else key
+        return Principal(key.id, tenant, label, own, frozenset(key.may), allowance, self._auth.tenants.get(key.tenant))

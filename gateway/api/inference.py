@@ -66,7 +66,7 @@ class InferenceEndpoint:
             begin: Opens its exchange.
             identity: Step 2.
             admission: Bounds how many requests are inside.
-            quotas: Bound how many a key may have there.
+            quotas: Bound what a caller may take.
             read_body: Takes a body in, within bounds.
             parse: From body bytes to the canonical request, raising `InvalidRequest`.
             settlement: Step 8.
@@ -105,7 +105,8 @@ class InferenceEndpoint:
         exchange.principal = await self._identity.identify(headers)
         exchange.principal.check_role(Role.INFERENCE)
         finishing = self._finishing if wants_finish(exchange, headers) else None
-        with self._quotas.place(exchange.principal.id), self._admission.place() as place:
+        exchange.grant = self._quotas.grant(exchange.principal)
+        with exchange.grant.place(), self._admission.place() as place:
             raw = await self._read_body(scope, receive, take=place.take)
             with exchange.timed("parse"):
                 request = await off_loop_if_large(len(raw), READ_BYTES, self._parse, raw)

@@ -17,6 +17,7 @@ def response_headers(exchange: Exchange) -> dict[str, str]:
     timing = {**exchange.parts_ms, "ttft": (exchange.committed_at - exchange.received_at) * 1000}
     return {
         **decision_headers(exchange),
+        **exchange.grant.headers(),
         headers.TARGET: attempt.target,
         headers.REASON: _reason(exchange, attempt),
         headers.SERVER_TIMING: ", ".join(f"{part};dur={ms:.2f}" for part, ms in timing.items()),
@@ -25,7 +26,7 @@ def response_headers(exchange: Exchange) -> dict[str, str]:
 
 def error_headers(exchange: Exchange, error: TidegateError) -> dict[str, str]:
     """The headers of an error answer."""
-    found = {**decision_headers(exchange), **answers.error_headers(error)}
+    found = {**decision_headers(exchange), **exchange.grant.headers(), **answers.error_headers(error)}
     reason = (error.details or {}).get("reason")
     if reason is not None:
         found[headers.REASON] = reason

@@ -26,6 +26,7 @@ from gateway.kept.room import KeptRoom
 from gateway.kept_settings import OutboxSettings
 from gateway.off_loop import READ_BYTES, off_loop_if_large
 from gateway.pipeline import Pipeline
+from gateway.quota import Quotas
 from gateway.settle import Settlement
 from gateway.state.sealing import Unsealable
 from gateway.targets.connectivity import ConnectivityWatch
@@ -34,6 +35,7 @@ from inference_protocol.errors import (
     AuthenticationFailed,
     InternalError,
     Overloaded,
+    QuotaExceeded,
     TidegateError,
     Unavailable,
     UpstreamBusy,
@@ -63,6 +65,7 @@ class FlusherRooms:
     """What a deferred request passes when its turn has come: the same as every other."""
 
     identity: Identity
+    quotas: Quotas
     admission: InFlight
     pipeline: Pipeline
     answering: Answering
@@ -183,6 +186,7 @@ class Flusher:
         principal.check_may("defer", "deferrable")
         exchange.principal = replace(principal, key_label=Component.join([principal.key_label, content.key]))
         exchange.kept_taint = content.taint
+        exchange.grant = rooms.quotas.grant(principal)
         request = await off_loop_if_large(len(content.raw), READ_BYTES, rooms.parsers[row.route], content.raw)
         decided = await rooms.pipeline.decide(exchange, request, content.fields)
         wanted = waits_for(decided, rooms.connectivity)
@@ -220,6 +224,6 @@ class Flusher:
 def _was_not_taken(exchange: Exchange) -> bool:
     """Whether nobody was given the request to answer, so that it may be sent again."""
     error = exchange.error
-    if not isinstance(error, (Unavailable, UpstreamBusy)):
+    if not isinstance(error, (Unavailable, UpstreamBusy, QuotaExceeded)):
         return False
     return all(attempt.error in _NOT_TAKEN for attempt in exchange.attempts)

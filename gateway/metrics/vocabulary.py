@@ -98,6 +98,12 @@ ANSWER_HEADERS: Mapping[str, str] = {
     headers.SCORES: "the request's three scores",
     headers.SERVER_TIMING: "what each part of the way took, as browsers show it",
     headers.RETRY_AFTER: "seconds after which asking again may help",
+    headers.RATELIMIT_LIMIT_REQUESTS: "requests a minute that the caller, or its tenant, may make; the nearer limit",
+    headers.RATELIMIT_REMAINING_REQUESTS: "how many of them are left",
+    headers.RATELIMIT_RESET_REQUESTS: "after how long all of them are",
+    headers.RATELIMIT_LIMIT_TOKENS: "tokens that the caller, or its tenant, may take; the nearest of its limits",
+    headers.RATELIMIT_REMAINING_TOKENS: "how many of them are left",
+    headers.RATELIMIT_RESET_TOKENS: "after how long all of them are",
 }
 
 RUNTIME_HEADERS: Mapping[str, str] = {

@@ -9,9 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.access_settings import ApiKey
+from gateway.access_settings import Allowance
+from gateway.principal import Principal
 from gateway.quota import Quotas
 from inference_protocol.errors import QuotaExceeded
+from routing_policies.view import Tenant
 from tests.gateway.conftest import House, HouseFactory
 from tests.support.scripted_runtime import Received, ScriptedRuntime, event
 from tests.support.waiting import until
@@ -23,23 +25,28 @@ def key(name: str, **limits: Any) -> dict[str, Any]:
     return {"id": name, "secret_sha256": hashlib.sha256(SECRET.encode()).hexdigest(), "tenant": name, **limits}
 
 
+def principal(allowance: Allowance | None = None, tenant: Allowance | None = None, name: str = "some") -> Principal:
+    return Principal(name, Tenant("t"), allowance=allowance, tenant_allowance=tenant)
+
+
 def bearer(name: str) -> dict[str, str]:
     return {"authorization": f"Bearer {name}.{SECRET}"}
 
 
 def test_requests_beyond_the_rate_are_refused_and_told_exactly_when_to_come_back() -> None:
     now = 100.0
-    quotas = Quotas([ApiKey(**key("some", requests_per_minute=3))], clock=lambda: now)
+    quotas = Quotas(clock=lambda: now)
+    some = principal(Allowance(requests_per_minute=3))
     for _ in range(3):
-        with quotas.place("some"):
+        with quotas.grant(some).place():
             pass
-    with pytest.raises(QuotaExceeded) as refused, quotas.place("some"):
+    with pytest.raises(QuotaExceeded) as refused, quotas.grant(some).place():
         pass
     assert refused.value.retry_after_s == pytest.approx(20.0)
     now += 20.0
-    with quotas.place("some"):
+    with quotas.grant(some).place():
         pass
-    with pytest.raises(QuotaExceeded), quotas.place("some"):
+    with pytest.raises(QuotaExceeded), quotas.grant(some).place():
         pass
 
 
