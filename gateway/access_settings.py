@@ -7,12 +7,11 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BeforeValidator, Field
 
+from gateway.allowance import Allowance, ClassWord, Name
+from gateway.issuer_settings import IssuerSettings
 from gateway.kept_settings import Permission
 from gateway.reach_settings import Frozen
 from routing_policies.signals.label import DataClass
-
-ClassWord = Literal["public", "internal", "confidential", "restricted"]
-Name = Annotated[str, Field(min_length=1, max_length=128)]
 
 
 def _in_utc(value: object) -> object:
@@ -20,25 +19,8 @@ def _in_utc(value: object) -> object:
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
 
 
+IssuerName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Moment = Annotated[AwareDatetime, BeforeValidator(_in_utc)]
-
-
-class Allowance(Frozen):
-    """What a caller, or all of a tenant's together, may take. Nothing set is no limit.
-
-    Attributes:
-        tokens_per_minute: Of prompts and answers together, as is `tokens_per_day`.
-    """
-
-    concurrent_requests: int | None = Field(default=None, gt=0)
-    requests_per_minute: int | None = Field(default=None, gt=0)
-    tokens_per_minute: int | None = Field(default=None, gt=0)
-    tokens_per_day: int | None = Field(default=None, gt=0)
-
-    @property
-    def is_unlimited(self) -> bool:
-        """Whether nothing is set."""
-        return all(getattr(self, name) is None for name in Allowance.model_fields)
 
 
 class ApiKey(Allowance):
@@ -73,16 +55,18 @@ class Auth(Frozen):
 
     Attributes:
         required: Whether callers must show a key also while there is none yet. Where there are any, they must.
+        issuers: By a name of ours, those whose tokens let callers in too.
         tenants: What all callers of a tenant may take together.
         local_may: What `local` may ask for beside an answer.
     """
 
     required: bool = False
     keys: tuple[ApiKey, ...] = ()
+    issuers: dict[IssuerName, IssuerSettings] = Field(default_factory=dict)
     tenants: dict[Name, Allowance] = Field(default_factory=dict)
     local_may: tuple[Permission, ...] = ()
 
     @property
     def is_promised(self) -> bool:
         """Whether these settings make callers show a key, whatever else there is."""
-        return self.required or bool(self.keys)
+        return self.required or bool(self.keys) or bool(self.issuers)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from gateway.access_settings import Allowance
+from gateway.allowance import Allowance
 from gateway.kept_settings import Permission
 from inference_protocol.errors import PermissionDenied
 from inference_protocol.text_parts import UninspectableCause

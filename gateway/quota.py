@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from gateway.access.account import Account, Need
 from gateway.access.rate import Rate
-from gateway.access_settings import Allowance
+from gateway.allowance import Allowance
 from gateway.principal import Principal
 from inference_protocol import headers
 

@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from gateway.access.key_file import KeyFile
 from gateway.access.key_ring import KeyRing
 from gateway.access.key_watch import KeyWatch
+from gateway.access.tokens import Tokens
 from gateway.access.usage_file import UsageFile
 from gateway.detectors.second_tier import SecondTier
 from gateway.device import DeviceWatch
@@ -54,6 +55,7 @@ class Rooms:
     meters: Meters
     metrics: RequestMetrics
     identity: Identity
+    tokens: Tokens | None
     key_watch: KeyWatch
     quotas: Quotas
     usage: UsageFile
@@ -63,6 +65,8 @@ class Rooms:
         """Have the files read again that change while the gateway runs."""
         self.watch.ask()
         self.key_watch.ask()
+        if self.tokens is not None:
+            self.tokens.ask()
 
     @asynccontextmanager
     async def lifespan(self, _: FastAPI, *, flusher: Flusher | None) -> AsyncIterator[None]:
@@ -76,6 +80,8 @@ class Rooms:
             asyncio.create_task(self.kept.answers.run(), name="kept-answers"),
             asyncio.create_task(self.second_tier.run(), name="detectors"),
         ]
+        if self.tokens is not None:
+            tasks.append(asyncio.create_task(self.tokens.run(), name="issuers"))
         if flusher is not None:
             tasks.append(asyncio.create_task(flusher.run(), name="flusher"))
         try:
@@ -85,6 +91,8 @@ class Rooms:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self.targets.aclose()
+            if self.tokens is not None:
+                await self.tokens.aclose()
             await self.second_tier.aclose()
             self.usage.write(self.quotas.kept())
             self.records.close()
@@ -115,7 +123,8 @@ def open_rooms(
     meters, telling = Meters(), settings.telemetry
     ring = KeyRing(settings.auth)
     key_watch = KeyWatch(KeyFile(settings.folder.caller_keys), ring)
-    identity = Identity(settings.auth, ring, wall=wall, clock=clock)
+    tokens = Tokens(settings.auth, wall=wall, clock=clock) if settings.auth.issuers else None
+    identity = Identity(settings.auth, ring, tokens, wall=wall, clock=clock)
     usage = UsageFile(settings.folder.usage_file, wall=wall)
     return Rooms(
         targets,
@@ -129,6 +138,7 @@ def open_rooms(
         meters,
         RequestMetrics(meters, targets, telling.genai_conventions, tenants=telling.metric_tenants),
         identity,
+        tokens,
         key_watch,
         Quotas(clock=clock, kept=usage.load()),
         usage,

@@ -16,6 +16,7 @@
     │   ├── AnswerNotReady             409  the answer of a kept request is not there yet
     │   ├── AnswerGone                 410  it is not kept any more, or was too large to keep
     │   ├── BodyTooLarge               413
+    │   ├── MisdirectedRequest         421  the request is for a host that is not served here
     │   ├── HeadTooLarge               431
     │   ├── UnsupportedEncoding        415
     │   ├── IdempotencyKeyReused       422  the key stands for another request
@@ -29,6 +30,7 @@
     │   ├── Overloaded                 503  the queue is full
     │   ├── Draining                   503  shutting down
     │   ├── NoTargetAvailable          503  those that may answer are down
+    │   ├── IssuerUnavailable          503  the keys that a caller's token is checked with are not at hand
     │   └── RecordFailed               503  what cannot be written down may not leave this box
     ├── DeadlineExceeded               504  the caller's budget ran out before first content
     ├── UpstreamError                  502  a target failed; none is left that may answer
@@ -48,60 +50,8 @@ A message never holds a prompt, a secret, or a stack.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
 
-
-class TidegateError(Exception):
-    """The root. Subclasses set the class attributes; instances add what the caller needs to mend the request."""
-
-    code: ClassVar[str]
-    http_status: ClassVar[int]
-    openai_type: ClassVar[str]
-    retryable: ClassVar[bool] = False
-    # `details.reason`, and the wait that callers are told, of errors that do not say another.
-    reason: ClassVar[str | None] = None
-    usual_retry_after_s: ClassVar[float | None] = None
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        param: str | None = None,
-        retry_after_s: float | None = None,
-        details: dict[str, Any] | None = None,
-    ) -> None:
-        """Build an error.
-
-        Args:
-            message: One sentence for the caller: what is wrong and how to mend it.
-            param: The field or header at fault.
-            retry_after_s: Seconds after which trying again may help.
-            details: Machine-readable facts, such as the reason each target was excluded.
-        """
-        super().__init__(message)
-        self.message = message
-        self.param = param
-        self.retry_after_s = self.usual_retry_after_s if retry_after_s is None else retry_after_s
-        self.details = details if self.reason is None else {"reason": self.reason, **(details or {})}
-
-    @property
-    def error_type(self) -> str:
-        """The OpenTelemetry `error.type`: low cardinality, the same word as `code`."""
-        return self.code
-
-    def to_openai(self, request_id: str | None) -> dict[str, Any]:
-        """Return the body OpenAI clients expect, with the request id beside the message."""
-        error: dict[str, Any] = {
-            "message": self.message,
-            "type": self.openai_type,
-            "param": self.param,
-            "code": self.code,
-        }
-        if request_id is not None:
-            error["request_id"] = request_id
-        if self.details is not None:
-            error["details"] = self.details
-        return {"error": error}
+from inference_protocol.tidegate_error import TidegateError as TidegateError
 
 
 class InvalidRequest(TidegateError):
@@ -207,6 +157,13 @@ class BodyTooLarge(InvalidRequest):
     http_status = 413
 
 
+class MisdirectedRequest(InvalidRequest):
+    """The request names a host that is not served here: a web page may have had its own name lead to this machine."""
+
+    code = "misdirected_request"
+    http_status = 421
+
+
 class HeadTooLarge(InvalidRequest):
     """The head of the request passes the limit."""
 
@@ -300,6 +257,12 @@ class NoTargetAvailable(Unavailable):
     """Every target that may answer this request is down."""
 
     code = "no_target_available"
+
+
+class IssuerUnavailable(Unavailable):
+    """The keys of an identity provider are not at hand, so that its tokens cannot be checked."""
+
+    code = "issuer_unavailable"
 
 
 class RecordFailed(Unavailable):

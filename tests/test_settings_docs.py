@@ -10,6 +10,7 @@ from typing import get_args
 from pydantic import BaseModel
 
 from gateway.access_settings import ApiKey
+from gateway.issuer_settings import IssuerSettings
 from gateway.settings import Settings
 from gateway.target_settings import TargetSettings
 
@@ -26,7 +27,7 @@ def fields(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
             ),
             None,
         )
-        if inner is not None and inner not in (ApiKey, TargetSettings):
+        if inner is not None and inner not in (ApiKey, IssuerSettings, TargetSettings):
             yield from fields(inner, f"{prefix}{name}.")
         else:
             yield prefix + name
@@ -46,6 +47,10 @@ def test_every_setting_is_documented_and_nothing_else_is() -> None:
 
 def test_every_field_of_a_target_is_documented_and_nothing_else_is() -> None:
     assert rows("## A target") == set(fields(TargetSettings))
+
+
+def test_every_field_of_an_issuer_is_documented_and_nothing_else_is() -> None:
+    assert rows("## An issuer") == set(fields(IssuerSettings))
 
 
 def test_every_field_of_a_key_is_documented_and_nothing_else_is() -> None:

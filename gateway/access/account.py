@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gateway.access.rate import Rate
-from gateway.access_settings import Allowance
+from gateway.allowance import Allowance
 from inference_protocol.errors import InvalidField, QuotaExceeded
 
 _MINUTE_S, _DAY_S = 60.0, 86_400.0

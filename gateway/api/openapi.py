@@ -66,6 +66,7 @@ _OF_DECIDING = (
     errors.AuthenticationFailed,
     errors.Overloaded,
     errors.Draining,
+    errors.IssuerUnavailable,
     *_OF_EVERY_ROUTE,
 )
 _OF_ANSWERING = (
@@ -80,6 +81,8 @@ _OF_ANSWERING = (
 
 _OF_KEPT = (
     errors.AuthenticationFailed,
+    errors.PermissionDenied,
+    errors.IssuerUnavailable,
     errors.UnknownRequest,
     errors.AnswerNotReady,
     errors.AnswerGone,

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway.access.key_file import KeyFile, KeyFileUnusable, StoredKey
-from gateway.access_settings import Allowance
+from gateway.allowance import Allowance
 from gateway.cli.options import JsonOption, SettingsOption, fail, settings_or_fail
 from gateway.cli.policy.common import say_json
 from gateway.principal import Role

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.access_settings import Allowance
+from gateway.allowance import Allowance
 from gateway.principal import Principal
 from gateway.quota import Quotas
 from inference_protocol.errors import QuotaExceeded

@@ -196,7 +196,9 @@ async def test_callers_are_told_the_same_of_every_key_that_does_not_hold_and_the
     }
     with pytest.raises(AuthenticationFailed) as refused:
         await identity.identify(sent[fault])
-    assert refused.value.message == "This key does not hold. Ask the operator of this gateway for one that does."
+    assert (
+        refused.value.message == "This key or token does not hold. Ask the operator of this gateway for one that does."
+    )
     assert fault in caplog.text
     assert "correct-horse" not in caplog.text
 

@@ -13,7 +13,7 @@ import pytest
 
 from gateway.access.account import Need
 from gateway.access.usage_file import UsageFile
-from gateway.access_settings import Allowance
+from gateway.allowance import Allowance
 from gateway.quota import Quotas
 from inference_protocol.errors import InvalidField, QuotaExceeded
 from tests.gateway.conftest import House, HouseFactory
