@@ -24,6 +24,7 @@ from gateway.api.direct_routes import DirectRoutes
 from gateway.api.exchange_opener import ExchangeOpener
 from gateway.api.explain import Explaining, either_of
 from gateway.api.framework_faults import install_fault_handlers
+from gateway.api.guarded import Guarded
 from gateway.api.health import LiveEndpoint, ReadyEndpoint
 from gateway.api.inference import InferenceEndpoint
 from gateway.api.kept import KeptRequests
@@ -40,6 +41,7 @@ from gateway.kept.room import KeptRoom
 from gateway.measure import Measurer
 from gateway.metrics.instruments import OF_STATE
 from gateway.metrics.state import StateMetrics
+from gateway.metrics.vocabulary import ANSWER_HEADERS
 from gateway.pipeline import Pipeline
 from gateway.policies.draw import Seeds
 from gateway.policies.rollout import Rollout
@@ -59,8 +61,11 @@ from observability import Meters, ServerSpanMiddleware
 from routing_policies.signals.scanner import build_scanner
 from serving.http_request import read_body
 from serving.in_flight import InFlight
+from serving.web_guard import WebGuard
 
 QUIET_PATHS = frozenset({paths.LIVE, paths.READY, paths.MODELS, paths.OPENAPI})
+# What everybody may ask for, whoever they are.
+OPEN_PATHS = frozenset({paths.LIVE, paths.READY, paths.OPENAPI})
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +129,7 @@ def create_app(
     posts = _posts(settings, rooms, way, begin, clock)
     flusher = _flusher(settings, rooms, way, tracer, begin)
     asgi = ServerSpanMiddleware(
-        DirectRoutes(posts, _framework(rooms, posts, flusher)),
+        _front(settings, rooms, posts, flusher),
         tracer,
         trust_inbound=settings.telemetry.trust_inbound_trace,
         quiet_paths=QUIET_PATHS,
@@ -149,7 +154,7 @@ def _observe(rooms: Rooms, clock: Callable[[], float]) -> None:
     rooms.meters.observe(OF_STATE, state.read)
 
 
-def _admin(settings: Settings, rooms: Rooms, flusher: Flusher | None, clock: Callable[[], float]) -> AdminApp:
+def _admin(settings: Settings, rooms: Rooms, flusher: Flusher | None, clock: Callable[[], float]) -> ASGIApp:
     """What operators reach: each room brings its own routes."""
     views = Views(
         rooms.rollout,
@@ -164,7 +169,7 @@ def _admin(settings: Settings, rooms: Rooms, flusher: Flusher | None, clock: Cal
     routes = [*views.routes(), *PolicyCalls(rooms.rollout).routes()]
     if rooms.kept.outbox is not None and flusher is not None:
         routes += OutboxCalls(rooms.kept.outbox, flusher).routes()
-    return AdminApp(Access(rooms.identity), routes)
+    return WebGuard(AdminApp(Access(rooms.identity), routes), settings.admin.pages())
 
 
 def _pipeline(
@@ -276,19 +281,26 @@ def _stream_limits(settings: Settings) -> Callable[[str], StreamLimits]:
     return found.__getitem__
 
 
+def _front(settings: Settings, rooms: Rooms, posts: Mapping[str, ASGIApp], flusher: Flusher | None) -> ASGIApp:
+    """Whom requests come by, outermost first: web pages are told apart, then callers."""
+    guarded = Guarded(_framework(rooms, posts, flusher), rooms.identity, open_paths=OPEN_PATHS)
+    return WebGuard(DirectRoutes(posts, guarded), settings.listen.pages(ANSWER_HEADERS))
+
+
 def _framework(rooms: Rooms, posts: Mapping[str, ASGIApp], flusher: Flusher | None) -> FastAPI:
     """All routes within the framework, which answers for other paths and methods too."""
     # Our own document, and not the bundled pages, which would load scripts from another host.
     lifespan = functools.partial(rooms.lifespan, flusher=flusher)
     api = FastAPI(title="Tidegate", openapi_url=None, lifespan=lifespan)
     install_fault_handlers(api)
-    kept = KeptRequests(rooms.identity, rooms.kept)
+    api.router.redirect_slashes = False  # which would write the caller's `Host` into an address
+    kept = KeptRequests(rooms.kept)
     gets: dict[str, ASGIApp] = {
         paths.KEPT_ANSWER: kept.answer,
         paths.KEPT_STREAM: kept.stream,
         paths.MODELS: ModelsEndpoint(rooms.targets),
         paths.LIVE: LiveEndpoint(),
-        paths.READY: ReadyEndpoint(rooms.targets, rooms.rollout, rooms.admission),
+        paths.READY: ReadyEndpoint(rooms.targets, rooms.rollout, rooms.admission, rooms.identity),
         paths.OPENAPI: OpenApiEndpoint(),
     }
     api.router.routes += [

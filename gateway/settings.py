@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -19,23 +20,38 @@ from gateway.state_folder import StateFolder
 from gateway.target_settings import TargetProtocol, TargetSettings
 from gateway.telemetry_settings import TelemetrySettings
 from serving.listener import is_loopback
+from serving.web_guard import Pages
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
 DEFAULT_EMBEDDING_MODEL = "all-minilm-l6-v2"
 STAND_IN_PORT = 8090
 Port = Annotated[int, Field(ge=0, le=65535)]
+HostName = Annotated[str, Field(pattern=r"^([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])$")]
+# As browsers write it: scheme, host, and a port that is not the usual one. `*` and `null` would be everybody.
+Origin = Annotated[str, Field(pattern=r"^[a-z][a-z0-9+.-]*://[a-z0-9.\-:\[\]_]+$", max_length=300)]
 
 
 class Listen(Frozen):
-    """An address to listen on."""
+    """An address to listen on.
+
+    Attributes:
+        hosts: Names that callers may ask for, beside the machine's own on a loopback address; elsewhere any, without.
+        cors_origins: Web pages that may ask, letter by letter.
+    """
 
     host: str = "127.0.0.1"
     port: Port = 8080
+    hosts: tuple[HostName, ...] = ()
+    cors_origins: tuple[Origin, ...] = ()
 
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can connect."""
         return is_loopback(self.host)
+
+    def pages(self, exposed: Collection[str] = ()) -> Pages:
+        """What is let in here; `exposed` are the header fields of answers that pages may read."""
+        return Pages.of(self.host, self.hosts, self.cors_origins, exposed)
 
 
 class AdminListen(Listen):

@@ -4,7 +4,7 @@ A head may be so long and take so long; what cannot be read is answered in the s
 speak another protocol (`Upgrade: h2c`, which curl and Java's client make) is passed over, as RFC 9110 §7.8 allows, and
 the request is taken as the HTTP/1.1 that it is.
 
-A client of HTTP/1.0 gets no chunks.
+A client of HTTP/1.0 gets no chunks. What is neither that nor HTTP/1.1, as a line without a version, is no request.
 
 Fields after a chunked body are refused: headers have been read by then, so that what such a field says of the request,
 its privacy class among it, would be passed over in silence.
@@ -26,6 +26,7 @@ from serving.unchunked import Unchunked
 
 MAX_HEAD_BYTES = 64 << 10
 HEAD_TIMEOUT_S = 10.0
+_VERSIONS = frozenset({"1.0", "1.1"})
 _OF_THE_UPGRADE = frozenset({b"connection", b"upgrade", b"http2-settings"})
 
 
@@ -34,7 +35,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     _head_bytes = 0
     _in_head = True
-    _has_trailers = False
+    _refusal: InvalidRequest | None = None
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -61,8 +62,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         except httptools.HttpParserError:
             self._refuse(InvalidRequest("This is no HTTP request that can be read."))
             return
-        if self._has_trailers:
-            self._refuse(InvalidRequest("Fields after the body (trailers) are not read: send them in the head."))
+        if self._refusal is not None:
+            self._refuse(self._refusal)
             return
         if self._in_head and self._head_bytes > MAX_HEAD_BYTES:
             self._refuse(HeadTooLarge(f"The head of the request is longer than {MAX_HEAD_BYTES} bytes."))
@@ -79,7 +80,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if self._in_head:
             super().on_header(name, value)
         else:
-            self._has_trailers = True
+            self._refusal = InvalidRequest("Fields after the body (trailers) are not read: send them in the head.")
 
     def on_headers_complete(self) -> None:
         """The head is there; one that offers an upgrade comes again without the offer."""
@@ -87,13 +88,22 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             return
         self._in_head = False
         self._head_came()
+        version = self.parser.get_http_version()
+        if version not in _VERSIONS:
+            self._refusal = InvalidRequest("This is a request neither of HTTP/1.1, nor of HTTP/1.0.")
+            return
         super().on_headers_complete()
-        if self.parser.get_http_version() == "1.0":
+        if version == "1.0":
             self.cycle.transport = Unchunked(self.cycle.transport)  # type: ignore[assignment]  # it stands for one
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of the body."""
+        if self._refusal is None:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         """The body is there."""
-        if not self.parser.should_upgrade() and not self._has_trailers:
+        if not self.parser.should_upgrade() and self._refusal is None:
             super().on_message_complete()
 
     def _go_on_without_upgrade(self, rest: bytes) -> None:

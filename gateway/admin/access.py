@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from gateway.identity import Identity
 from gateway.principal import Role
-from inference_protocol.errors import PermissionDenied
-from serving.listener import is_loopback
 
 
 class Access:
@@ -26,20 +24,8 @@ class Access:
 
         Raises:
             AuthenticationFailed: Nobody knows the caller.
-            PermissionDenied: The caller has no such role, or a web page asks in a person's name.
+            PermissionDenied: The caller has no such role.
         """
         if self._identity.lets_anybody_in:
-            _refuse_pages(fields)
             return "local"
         return (await self._identity.admit(fields, needed, Role.OPERATOR)).id
-
-
-def _refuse_pages(fields: Mapping[str, str]) -> None:
-    """A browser on this machine connects from this machine, for any page: by its address, or by a name that leads here.
-
-    Raises:
-        PermissionDenied: A page asks.
-    """
-    host = fields.get("host", "").rpartition("]")[0].removeprefix("[") or fields.get("host", "").partition(":")[0]
-    if "origin" in fields or not is_loopback(host):
-        raise PermissionDenied("Without keys, only programs on this machine are let in here, and no web pages.")

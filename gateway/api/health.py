@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import orjson
 from starlette.types import Receive, Scope, Send
 
+from gateway.api.request_headers import read_headers
+from gateway.identity import Identity
 from gateway.policies.rollout import Rollout
 from gateway.targets.registry import Targets
+from inference_protocol.errors import AuthenticationFailed, Unavailable
 from routing_policies.snapshot import Health
 from serving.answers import send_json
 from serving.in_flight import InFlight
@@ -23,8 +28,9 @@ class LiveEndpoint:
 class ReadyEndpoint:
     """Says whether requests can be answered, and how each target stands."""
 
-    def __init__(self, targets: Targets, rollout: Rollout, admission: InFlight) -> None:
-        """Look at these rooms."""
+    def __init__(self, targets: Targets, rollout: Rollout, admission: InFlight, identity: Identity) -> None:
+        """Look at these rooms; callers, by `identity`, are told how each stands, and others whether all is well."""
+        self._identity = identity
         self._targets = targets
         self._rollout = rollout
         self._admission = admission
@@ -33,6 +39,17 @@ class ReadyEndpoint:
         """Answer 200 when ready, 503 when not."""
         ready = any(target.health is Health.UP for target in self._targets) and not self._admission.draining
         status = "draining" if self._admission.draining else "ready" if ready else "starting"
+        body = {"status": status, **(self._details() if await self._is_caller(scope) else {})}
+        await send_json(send, 200 if ready else 503, orjson.dumps(body))
+
+    async def _is_caller(self, scope: Scope) -> bool:
+        try:
+            await self._identity.identify(read_headers(scope))
+        except (AuthenticationFailed, Unavailable):
+            return False
+        return True
+
+    def _details(self) -> dict[str, Any]:
         stable, stale = self._rollout.holder.in_force.stable, self._rollout.stale
         policy = {
             "name": stable.loaded.policy.name,
@@ -51,5 +68,4 @@ class ReadyEndpoint:
             }
             for target in self._targets
         }
-        body = {"status": status, "policy": policy, "targets": targets}
-        await send_json(send, 200 if ready else 503, orjson.dumps(body))
+        return {"policy": policy, "targets": targets}

@@ -10,15 +10,14 @@ import orjson
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gateway.api.guarded import principal_of
 from gateway.api.request_headers import read_headers
-from gateway.identity import Identity
 from gateway.kept.answer import KeptAnswer
 from gateway.kept.answers import Owner
 from gateway.kept.deferring import described
 from gateway.kept.outbox import Outbox
 from gateway.kept.outbox_file import Row, State
 from gateway.kept.room import KeptRoom
-from gateway.principal import Role
 from gateway.state.sealing import Unsealable
 from inference_protocol import headers
 from inference_protocol.errors import AnswerGone, AnswerNotReady, InvalidField, InvalidHeader, TidegateError
@@ -35,9 +34,8 @@ Deferred = tuple[Outbox, Row]
 class KeptRequests:
     """What can be asked of kept requests, each as an ASGI application."""
 
-    def __init__(self, identity: Identity, kept: KeptRoom) -> None:
-        """Tell callers apart by `identity`, and find in `kept` what is theirs."""
-        self._identity = identity
+    def __init__(self, kept: KeptRoom) -> None:
+        """Find in `kept` what is a caller's."""
         self._answers = kept.answers
         self._delivery = kept.delivery
         self._outbox = kept.outbox
@@ -58,7 +56,7 @@ class KeptRequests:
         return _Guarded(self._stream)
 
     async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request_id, owner = await self._asked(scope)
+        request_id, owner = _asked(scope)
         deferred = await self._deferred(request_id, owner)
         if scope["method"] == "DELETE":
             await self._end(request_id, owner, deferred)
@@ -83,13 +81,13 @@ class KeptRequests:
             await outbox.drop(row)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = await self._found(*await self._asked(scope))
+        answer = await self._found(*_asked(scope))
         if not answer.is_done:
             raise AnswerNotReady("The answer is not complete yet.")
         await self._deliver(answer, 0, receive, send)
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = await self._found(*await self._asked(scope))
+        answer = await self._found(*_asked(scope))
         given = read_headers(scope).get(headers.LAST_EVENT_ID)
         after = _event_number(given, answer)
         if answer.head is not None and not answer.head.is_stream:
@@ -127,9 +125,9 @@ class KeptRequests:
             raise _gone("no-answer")
         await unless_gone(self._delivery.deliver(answer, send, after), receive)
 
-    async def _asked(self, scope: Scope) -> tuple[str, Owner]:
-        principal = await self._identity.admit(read_headers(scope), Role.INFERENCE)
-        return scope["path_params"]["request_id"], Owner.of(principal)
+
+def _asked(scope: Scope) -> tuple[str, Owner]:
+    return scope["path_params"]["request_id"], Owner.of(principal_of(scope))
 
 
 def _gone(reason: str) -> AnswerGone:

@@ -125,7 +125,7 @@ def openapi_document() -> dict[str, Any]:
             paths.KEPT_STREAM: {
                 "get": _kept("The stream's events after one that came, as they come.", _kept_stream(), _LAST_EVENT_ID)
             },
-            paths.MODELS: {"get": _get("The public model names, as OpenAI lists them.", "ModelList")},
+            paths.MODELS: {"get": _for_callers(_get("The public model names, as OpenAI lists them.", "ModelList"))},
             paths.LIVE: {"get": _get("Whether the process turns its loop.", "Status")},
             paths.READY: {"get": _readiness()},
         },
@@ -211,6 +211,12 @@ def _takes(schema: str, summary: str) -> dict[str, Any]:
 
 def _get(summary: str, schema: str) -> dict[str, Any]:
     return {"summary": summary, "responses": {"200": _json(summary, schema)}}
+
+
+def _for_callers(found: dict[str, Any]) -> dict[str, Any]:
+    """What only callers are answered."""
+    classes = (errors.AuthenticationFailed, errors.PermissionDenied, errors.IssuerUnavailable)
+    return {**found, "responses": {**found["responses"], **_failures(classes, headers={})}}
 
 
 def _readiness() -> dict[str, Any]:
@@ -312,7 +318,7 @@ def _schemas() -> dict[str, Any]:
         "KeptRequest": _kept_request(),
         "ModelList": _object("object data", object=_TEXT, data={"type": "array", "items": _object("id", id=_TEXT)}),
         "Status": _object("status", status=_TEXT),
-        "Readiness": _object("status policy targets", status=_TEXT, policy=_MAPPING, targets=_MAPPING),
+        "Readiness": _object("status", status=_TEXT, policy=_MAPPING, targets=_MAPPING),
         "Error": _object("error", error=_error()),
     }
 

@@ -12,7 +12,8 @@ from gateway.access_settings import ApiKey, Auth
 from gateway.admin.access import Access
 from gateway.admin.app import AdminApp, Call, Route
 from gateway.identity import Identity
-from gateway.settings import Settings
+from gateway.settings import AdminListen, Settings
+from serving.web_guard import WebGuard
 
 
 def key(name: str, *roles: str) -> ApiKey:
@@ -34,7 +35,8 @@ ROUTES = [Route("GET", "/look", hello), Route("POST", "/change", hello), Route("
 
 
 def client(auth: Auth = KEYS, url: str = "http://127.0.0.1:8081") -> httpx.AsyncClient:
-    transport = httpx.ASGITransport(AdminApp(Access(Identity(auth)), ROUTES))
+    app = WebGuard(AdminApp(Access(Identity(auth)), ROUTES), AdminListen().pages())
+    transport = httpx.ASGITransport(app)
     return httpx.AsyncClient(transport=transport, base_url=url)
 
 
@@ -60,7 +62,7 @@ async def test_without_keys_programs_of_this_machine_are_let_in_and_web_pages_ar
     async with client(Auth()) as admin:
         assert (await admin.get("/look")).json() == {"who": "local"}
         assert (await admin.post("/change", headers={"origin": "http://127.0.0.1:8081"})).status_code == 403
-        assert (await admin.get("/look", headers={"host": "rebound.example"})).status_code == 403
+        assert (await admin.get("/look", headers={"host": "rebound.example"})).status_code == 421
         assert (await admin.get("/look", headers={"host": "[::1]:8081"})).status_code == 200
 
 
