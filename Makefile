@@ -29,7 +29,7 @@ models: $(INSTALLED) ## Build the default models, where they are not built yet
 	@$(BIN)/tidegate models build
 
 test: models ## Run the tests, on the real models
-	@$(BIN)/pytest
+	@$(BIN)/pytest -n 2 --dist loadfile
 
 check: $(INSTALLED) ## Lint, formatting, strict types, import rules, house rules
 	$(BIN)/ruff check .

@@ -4,8 +4,9 @@ An import that carries blocks over loses nothing but what decoding rounds: its m
 activations, which is how the model's own prefill graph computes. One that quantizes is measured against the float32
 weights that it was made from.
 
-The threshold of the greedy answer is low: one near-tie among 32 tokens ends the agreement of two models that are as good
-as one, and the default model's is 0.63. What cannot agree on two tokens is broken where it goes on from its own words.
+The threshold of the greedy answer is low: one near-tie among 32 tokens ends the agreement of two models that are as
+good as one, and the default model's is 0.63. What cannot agree on two tokens is broken where it goes on from its own
+words.
 """
 
 from __future__ import annotations
@@ -84,7 +85,8 @@ def require(figures: GateFigures) -> None:
         )
     if not figures.greedy_agreement >= _SMALLEST_GREEDY:
         raise GateFailed(
-            f"The greedy answer agrees for {figures.greedy_agreement} of its tokens; at least {_SMALLEST_GREEDY} passes."
+            f"The share of a greedy answer that agrees is {figures.greedy_agreement}; at least {_SMALLEST_GREEDY} "
+            "passes."
         )
     if not figures.tokenizer_round_trip:
         raise GateFailed("The tokenizer does not give back the text that it was given.")

@@ -26,6 +26,9 @@ from runtime_server.model_manifest import ModelUnsupported
 
 # The places whose logits a step of decoding wants: it feeds one token to each row.
 _ONLY = (0,)
+# Before the slots stands a row of the cache for company, of which nothing is kept.
+_COMPANY, _SLOTS = 0, 1
+_ANY_TOKEN = 1
 
 
 class Graph(Cells, Protocol):
@@ -80,7 +83,11 @@ class Graph(Cells, Protocol):
 
 
 class DecoderGraph:
-    """A `Graph` on ONNX Runtime's CPU provider."""
+    """A `Graph` on ONNX Runtime's CPU provider.
+
+    Some CPUs have a kernel for products of one row that rounds otherwise than the one for several, and a request would
+    be told something else when it is alone. There a single row is decoded in company, which takes no longer.
+    """
 
     def __init__(
         self,
@@ -105,7 +112,7 @@ class DecoderGraph:
         self.can_verify = self.tells_prompt = decoding.tells_all_places
         self._cache = KeyValueCache(
             layers=decoder.num_hidden_layers,
-            slots=slots,
+            slots=_SLOTS + slots,
             heads=decoder.num_key_value_heads,
             window=window,
             head_size=decoder.head_size,
@@ -114,6 +121,7 @@ class DecoderGraph:
         self.block_shape = BlockShape(
             decoder.num_hidden_layers, decoder.num_key_value_heads, decoder.head_size, np.dtype(decoding.cache_type)
         )
+        self._needs_company: bool | None = None
         self._decoding = self._reading = BoundGraph(decoding, config, self._cache, interruption)
         if decoder.prefill_filename is not None:
             path = folder / decoder.prefill_filename
@@ -130,30 +138,43 @@ class DecoderGraph:
 
     def read(self, slot: int, tokens: Sequence[int], length: int, wanted: Sequence[int]) -> Logits:  # noqa: D102  # see `Graph`
         ids = np.array([tokens], np.int64)
-        logits: Logits = self._reading.run(slot, ids, np.array([length], np.int64), wanted)[0]
+        logits: Logits = self._reading.run(_SLOTS + slot, ids, np.array([length], np.int64), wanted)[0]
         return logits
 
     def decode(self, tokens: Sequence[int], lengths: Sequence[int]) -> Logits:  # noqa: D102  # see `Graph`
-        ids = np.array(tokens, np.int64)[:, None]
-        logits: Logits = self._decoding.run(0, ids, np.array(lengths, np.int64), _ONLY)[:, 0]
-        return logits
+        if len(tokens) == 1 and self._rounds_alone(lengths[0]):
+            return self._decode(_COMPANY, [_ANY_TOKEN, *tokens], [0, *lengths])[1:]
+        return self._decode(_SLOTS, tokens, lengths)
 
     def verify(self, tokens: Sequence[int], length: int) -> Logits:  # noqa: D102  # see `Graph`
         ids = np.array([tokens], np.int64)
-        logits: Logits = self._decoding.run(0, ids, np.array([length], np.int64), range(len(tokens)))[0]
+        logits: Logits = self._decoding.run(_SLOTS, ids, np.array([length], np.int64), range(len(tokens)))[0]
         return logits
 
     def copy(self, source: int, target: int, length: int) -> None:  # noqa: D102  # see `Cells`
-        self._cache.copy(source, target, length)
+        self._cache.copy(_SLOTS + source, _SLOTS + target, length)
 
     def exchange(self, one: int, its_length: int, other: int, other_length: int) -> None:  # noqa: D102  # see `Cells`
-        self._cache.exchange(one, its_length, other, other_length)
+        self._cache.exchange(_SLOTS + one, its_length, _SLOTS + other, other_length)
 
     def release(self, slot: int) -> None:  # noqa: D102  # see `Cells`
-        self._cache.release(slot)
+        self._cache.release(_SLOTS + slot)
 
     def keys_and_values(self, slot: int, begin: int, end: int) -> NDArray[Any]:  # noqa: D102  # see `Graph`
-        return self._cache.read(slot, begin, end)
+        return self._cache.read(_SLOTS + slot, begin, end)
 
     def put_keys_and_values(self, slot: int, begin: int, cells: NDArray[Any]) -> None:  # noqa: D102  # see `Graph`
-        self._cache.write(slot, begin, cells)
+        self._cache.write(_SLOTS + slot, begin, cells)
+
+    def _decode(self, first: int, tokens: Sequence[int], lengths: Sequence[int]) -> Logits:
+        ids = np.array(tokens, np.int64)[:, None]
+        logits: Logits = self._decoding.run(first, ids, np.array(lengths, np.int64), _ONLY)[:, 0]
+        return logits
+
+    def _rounds_alone(self, length: int) -> bool:
+        """Whether a row alone gives other logits than beside another: asked once, at the end of what slot 0 holds."""
+        if self._needs_company is None:
+            alone = self._decode(_COMPANY, [_ANY_TOKEN], [0]).copy()
+            beside = self._decode(_COMPANY, [_ANY_TOKEN, _ANY_TOKEN], [0, length])
+            self._needs_company = not np.array_equal(alone[0], beside[0])
+        return self._needs_company

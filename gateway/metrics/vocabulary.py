@@ -19,6 +19,8 @@ ATTRIBUTES: Mapping[str, str] = {
     names.GEN_AI_REQUEST_MODEL: "public name of the model that was asked for",
     names.GEN_AI_REQUEST_STREAM: "whether the answer was asked for in pieces",
     names.GEN_AI_REQUEST_MAX_TOKENS: "most tokens of the answer",
+    names.GEN_AI_REQUEST_ENCODING_FORMATS: "how vectors are written: `float` or `base64`",
+    names.GEN_AI_EMBEDDINGS_DIMENSION_COUNT: "how many numbers a vector has",
     names.GEN_AI_RESPONSE_FINISH_REASONS: "why the answer ended",
     names.GEN_AI_TIME_TO_FIRST_CHUNK: "seconds from an attempt's start to its first content",
     names.GEN_AI_INPUT_TOKENS: "tokens of the prompt",

@@ -23,7 +23,7 @@ def loaded(tmp_path: Path, text: str) -> Settings:
         ("listen: {port: 99999}\n", 1, ["listen.port", "65535"]),
         ("targets:\n  cloud:\n    protocol: openia\n", 3, ["openia", "tidegate", "openai"]),
         ("targets:\n  cloud:\n    endpoints: ['ftp://x']\n", 3, ["ftp://x", "https://host:port"]),
-        ("listen:\n  host: 0.0.0.0\n", 1, ["0.0.0.0", "auth.keys", "127.0.0.1"]),
+        ("listen:\n  host: 0.0.0.0\n", 1, ["0.0.0.0", "auth.required", "127.0.0.1"]),
         ("default_model: gpt\n", 1, ["gpt", "smollm2-135m-instruct"]),
         ("a: [", 1, ["not YAML"]),
         ("listen: {port: 1}\nlisten: {port: 2}\n", 2, ["twice"]),
@@ -45,7 +45,10 @@ def test_a_wrong_settings_file_says_where_and_what_is_allowed(
 
 def test_a_target_keeps_the_defaults_that_a_file_leaves_out(tmp_path: Path) -> None:
     found = loaded(tmp_path, "targets:\n  cloud: {endpoints: ['https://gpu.example/v1'], protocol: openai}\n")
-    assert found.targets["cloud"].models == {"smollm2-135m-instruct": "smollm2-135m-instruct"}
+    assert found.targets["cloud"].models == {
+        "smollm2-135m-instruct": "smollm2-135m-instruct",
+        "all-minilm-l6-v2": "all-minilm-l6-v2",
+    }
     assert found.targets["edge"].endpoints[0].startswith("unix:/")
     assert found.stand_in_port is None
 

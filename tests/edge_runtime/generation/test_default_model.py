@@ -5,10 +5,13 @@ import random
 import time
 from contextlib import asynccontextmanager
 
+import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
 from edge_runtime.generation.engine import SlotEngine
+from edge_runtime.generation.genai_config import read_genai_config
+from edge_runtime.generation.graph import DecoderGraph
 from edge_runtime.generation.loading import EngineSettings
 from inference_protocol.sampling import Sampling
 from runtime_server.engine import FinishReason, GenerationJob
@@ -81,6 +84,19 @@ async def test_sixteen_at_once_are_each_told_their_own_and_what_they_are_told_al
         same = sum(one == other for one, other in zip(together, alone, strict=True))
         # Kernels for one row and for several may round differently, and a tie then falls the other way.
         assert same >= 15
+
+
+def test_a_row_alone_gives_the_logits_that_it_gives_beside_others(edge_model):
+    graph = DecoderGraph(edge_model, read_genai_config(edge_model), slots=4, window=64, threads=2)
+    prompts = [[5, 9, 33], [1, 2, 3, 4, 5, 6, 7, 8], [40], [11, 50, 2, 60, 7]]
+    for slot, prompt in enumerate(prompts):
+        graph.prefill(slot, prompt, 0)
+    for step in range(3):
+        lengths = [len(prompt) + step for prompt in prompts]
+        alone = graph.decode([100], lengths[:1])[0].copy()
+        for rows in (2, 3, 4):
+            beside = graph.decode([100, 200, 300, 400][:rows], lengths[:rows])
+            np.testing.assert_array_equal(beside[0], alone)
 
 
 async def test_a_seed_repeats_alone_and_beside_others(edge_model, ask):
