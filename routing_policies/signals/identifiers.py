@@ -24,6 +24,7 @@ LINK = (
 
 _SSN_WORDS = re.compile(rb"(?i)(?:\b|_)ssn(?:\b|_)|social.{0,2}security|soc\.? sec")
 _URL_AUTHORITY = re.compile(rb"://[0-9A-Za-z._~%!$&'()*+,;=:-]*\Z")
+_AFTER_NO_ADDRESS = (b"(", b"[", b":/", b":~")  # calls, indices, and places on hosts
 _BARE_AFTER_WORD = re.compile(rb"[A-Za-z][ \t]{1,4}\Z")
 MONTHS = (
     r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mai|okt|dez|fev|avr|juin|juil|aout|ene|abr|ago|dic|gen|mag|"
@@ -76,12 +77,12 @@ def _is_ssn(candidate: Candidate) -> bool:
 
 def _is_email(candidate: Candidate) -> bool:
     local, _, domain = candidate.value.replace("%40", "@").partition("@")
-    after = candidate.after
     if local.lower() in _NOBODY or domain.rpartition(".")[2].lower() in _NO_DOMAINS or ".." in domain:
         return False
-    if _URL_AUTHORITY.search(candidate.before) is not None:
+    before = candidate.before
+    if b"://" in before and _URL_AUTHORITY.search(before) is not None:
         return False  # the user of a URL
-    return after[:1] not in (b"(", b"[") and after[:2] not in (b":/", b":~")
+    return not candidate.after.startswith(_AFTER_NO_ADDRESS)
 
 
 def _is_international_phone(candidate: Candidate) -> bool:

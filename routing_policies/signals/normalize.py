@@ -110,7 +110,8 @@ def _may_hold_escapes(text: str) -> bool:
 def fold(text: str, table: FoldingTable) -> bytes:
     """Return the folding of a text, in UTF-8."""
     plain = _ESCAPE.sub(_unescaped, text) if _may_hold_escapes(text) else text
-    return plain.translate(table).encode("utf-8", "replace")
+    # ASCII stands for itself, and translating it would look each of its characters up.
+    return _NOT_ASCII.sub(lambda run: run[0].translate(table), plain).encode("utf-8", "replace")
 
 
 def origins(text: str, table: FoldingTable) -> Sequence[int]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 import re2
@@ -53,14 +54,17 @@ class _Place(NamedTuple):
 
 
 class _Match(NamedTuple):
-    """An accepted candidate, in offsets of the buffer."""
+    """An accepted candidate, in offsets of the buffer. They sort by tag, place and rank."""
 
     tag: str
     start: int
-    end: int
     rank: int
+    end: int
     kind: str
     place: _Place
+
+
+_BY_START = attrgetter("start")
 
 
 class _Effort:
@@ -108,11 +112,9 @@ class Scanner:
         if self._sentinel not in hits:
             return ScanResult(causes=frozenset(causes | {UninspectableCause.DETECTOR_ERROR}))
         effort = _Effort()
-        matches = [
-            match
-            for rank in sorted(hits - {self._sentinel})
-            for match in self._matches(rank, buffer, places, effort, causes)
-        ]
+        matches: list[_Match] = []
+        for rank in sorted(hits - {self._sentinel}):
+            self._match(rank, buffer, places, effort, causes, matches)
         found = tuple(self._findings(_without_overlaps(matches)))
         return ScanResult(_with_what_was_cut(found, cuts) if cuts else found, frozenset(causes))
 
@@ -133,15 +135,18 @@ class Scanner:
             at = end + len(_SEPARATOR)
         return _SEPARATOR.join(pieces), places
 
-    def _matches(
+    def _match(
         self,
         rank: int,
         buffer: bytes,
         places: Sequence[_Place],
         effort: _Effort,
         causes: set[UninspectableCause],
-    ) -> Iterator[_Match]:
+        matches: list[_Match],
+    ) -> None:
+        """Add what one detector accepts."""
         detector, pattern, group = self._detectors[rank], self._patterns[rank], self._groups[rank]
+        tag, kind = detector.tag, detector.kind
         place = places[0]
         again: int | None = 0
         while again is not None:
@@ -152,12 +157,10 @@ class Scanner:
                     causes.add(UninspectableCause.TRUNCATED)
                     return
                 if not place.start <= start <= place.end:
-                    place = places[bisect_right(places, start, key=_start) - 1]
+                    place = places[bisect_right(places, start, key=_BY_START) - 1]
                 proposal = Candidate(buffer, start, end, place.start, place.text_start, place.end)
-                accepted = False
-                for value in _values(detector, proposal, causes):
-                    accepted = True
-                    yield _Match(detector.tag, value.start, value.end, rank, detector.kind, place)
+                accepted = _accepted(detector, proposal, causes)
+                matches += [_Match(tag, value.start, rank, value.end, kind, place) for value in accepted]
                 if detector.overlapping and not accepted:
                     again = found.start() + 1
                     break
@@ -195,20 +198,18 @@ def build_scanner() -> Scanner:
     return Scanner((*SECRETS, *NATIONAL_IDS, *IDENTIFIERS, DOMAIN), folding_table())
 
 
-def _values(detector: Detector, proposal: Candidate, causes: set[UninspectableCause]) -> Iterator[Candidate]:
-    """Yield the values in what a pattern proposed; none begins in another or in the name of a field."""
+def _accepted(detector: Detector, proposal: Candidate, causes: set[UninspectableCause]) -> list[Candidate]:
+    """Return the values in what a pattern proposed; none begins in another or in the name of a field."""
     at = proposal.text_start
+    found: list[Candidate] = []
     try:
         for candidate in detector.within(proposal):
             if candidate.start >= at and detector.accept(candidate):
-                yield candidate
+                found.append(candidate)
                 at = candidate.end
     except Exception:  # a check is supervised: whatever it raises, its part is not clean
         causes.add(UninspectableCause.DETECTOR_ERROR)
-
-
-def _start(place: _Place) -> int:
-    return place.start
+    return found
 
 
 def _options(memory_bytes: int) -> re2.Options:
@@ -228,10 +229,10 @@ def _field_name(field: str | None) -> str:
 def _without_overlaps(matches: Iterable[_Match]) -> list[_Match]:
     """Keep one of those that overlap within a tag, the one whose detector stands first; in order of place."""
     kept: list[_Match] = []
-    for match in sorted(matches, key=lambda m: (m.tag, m.start, m.rank)):
+    for match in sorted(matches):
         if kept and kept[-1].tag == match.tag and match.start < kept[-1].end:
             if match.rank < kept[-1].rank:
                 kept[-1] = match
         else:
             kept.append(match)
-    return sorted(kept, key=lambda m: m.start)
+    return sorted(kept, key=_BY_START)

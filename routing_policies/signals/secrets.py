@@ -34,8 +34,16 @@ _NAMES_OF_KEYS = (
     r"(?:api|access|auth|secret|private|signing|encryption|account|master)[ _-]?(?:key|token|secret)|"
     r"client[ _-]?secret|token|secret|credentials?"
 )
-_NAMES_OF_PASSWORDS = r"password|passwd|passphrase|passwort|contrasena|mot de passe|pwd|kennwort|senha"
+_NAMES_OF_PASSWORDS = r"password|passwd|passphrase|passcode|passwort|contrasena|mot de passe|pwd|kennwort|senha"
 _ASSIGNED = r"""["'`]?[ \t]{0,4}(?::=|=>|->|[:=]|is)[ \t]{0,4}["'`]?"""
+
+# In a sentence a few words may stand between a name and its value: `the PIN for the vault is ...`.
+_NAMED_IN_A_SENTENCE = rf"(?:{_NAMES_OF_PASSWORDS}|pin)(?: [A-Za-z]{{1,12}}){{0,4}} is:? [\"'`]?"
+_ASSIGNS = re.compile(rf"(?i)(?:{_NAMES_OF_KEYS}|{_NAMES_OF_PASSWORDS})[\"'`]?\s{{0,4}}[:=]|PRIVATE KEY-")
+_UNPRONOUNCEABLE = re.compile(r"(?i)[bcdfghjklmnpqrstvwxz]{5}")
+_HEX = re.compile(r"[0-9A-Fa-f]+")
+_URL_SAFE = str.maketrans("-_", "+/")
+_MOST_LINES_BEFORE = 3  # that look like a line of an encoded text and are words
 
 
 def _could_be_real(value: str) -> bool:
@@ -82,6 +90,36 @@ def _is_assigned_password(candidate: Candidate) -> bool:
     if candidate.fills_field:
         return len(value) >= 4
     return len(value) >= 6 and _NAME.fullmatch(value) is None
+
+
+def _is_password_in_a_sentence(candidate: Candidate) -> bool:
+    """Accept a value of letters, digits and a sign: what a sentence says of a password otherwise are words."""
+    value = candidate.value.rstrip(",:;.!?)}]\"'`")
+    kinds = any(map(str.isdecimal, value)), any(map(str.isalpha, value)), not _SIGNS.isdisjoint(value)
+    return len(value) >= 6 and all(kinds) and "(" not in value and _could_be_real(value)
+
+
+def _is_key_without_a_name(candidate: Candidate) -> bool:
+    """Accept what nobody could pronounce and is no hash: behind the bare word `key` stand identifiers, too."""
+    value = candidate.value
+    return (
+        _could_be_real(value)
+        and _entropy(value) > 3.9
+        and _LETTERS_AND_DIGITS.match(value) is not None
+        and _UNPRONOUNCEABLE.search(value) is not None
+        and _HEX.fullmatch(value) is None
+    )
+
+
+def _holds_a_secret(candidate: Candidate) -> bool:
+    """Accept base64, in one line or several, of a text that assigns a secret."""
+    lines = candidate.value.translate(_URL_SAFE).split()
+    for first in range(min(len(lines), _MOST_LINES_BEFORE + 1)):
+        encoded = "".join(lines[first:]).rstrip("=")
+        decoded = base64.b64decode(encoded[: len(encoded) // 4 * 4])
+        if decoded.isascii() and _ASSIGNS.search(decoded.decode("ascii")) is not None:
+            return True
+    return False
 
 
 def _is_url_password(candidate: Candidate) -> bool:
@@ -151,6 +189,19 @@ SECRETS: tuple[Detector, ...] = (
         "secret",
         rf"(?i)(?:\b|_)(?:{_NAMES_OF_KEYS})[ \t]{{0,4}}(?::=|=>|[:=])[ \t]{{0,4}}[\"']([!#-&(-~]{{16,128}})[\"']",
         _is_quoted_key,
+    ),
+    Detector("password", "secret", rf"(?i)\b{_NAMED_IN_A_SENTENCE}([!#-&(-_a-~]{{6,128}})", _is_password_in_a_sentence),
+    Detector(
+        "api_key",
+        "secret",
+        r"(?i)\b(?:key|token|secret|credential)(?: is)?[ \t:=]{1,3}[\"'`]?([A-Za-z0-9]{20,128})\b",
+        _is_key_without_a_name,
+    ),
+    Detector(
+        "encoded_secret",
+        "secret",
+        r"(?:(?:[A-Za-z0-9+/_-]{8,}\r?\n)+[A-Za-z0-9+/_-]{2,}|[A-Za-z0-9+/_-]{24,})={0,2}",
+        _holds_a_secret,
     ),
     # As environments name what no list of vendors holds: `NIMBUS_KEY=...`.
     Detector(

@@ -24,11 +24,11 @@ _LETTERS = (
 )
 _PLAIN = re.compile(rf"[\"'(*`]{{0,3}}[{_LETTERS}]{{1,24}}(?:['’-][{_LETTERS}]{{1,24}}){{0,3}}[.!?:)\"'*`]{{0,4}}")
 _LEADS = re.compile(
-    rf"(?i)pass(?:word|wd|phrase|wort)|mot|contrase|kennwort|senha|pwd|secret|token|key|credential|bearer|begin|"
+    rf"(?i)pass(?:word|wd|phrase|wort)|mot|contrase|kennwort|senha|pwd|secret|token|key|credential|\bpin\b|bearer|begin|"
     rf"密|口令|パス|비밀|암호|patient|\bpt\b|^\W*(?:sk|gl\w{{2,4}}|xox\w|xapp)-|^\W*{MONTHS}\W*$"
 )
 _LONGEST_PLAIN_WORD = 24
-_CALM_WORDS = 3
+_CALM_WORDS = 6
 LONGEST_STRETCH = 4096
 
 

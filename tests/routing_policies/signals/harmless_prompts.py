@@ -25,6 +25,13 @@ HARMLESS_PROMPTS = (
     "What is OID 1.3.6.1.4.1.311.60.2.1.3 used for in certificates?",
     "npm ERR! peer react@^17.0.2 from @types/react-dom@17.0.11, conflicts with react@18.2.0",
     "Section 3.2.1.4 of the spec contradicts section 7.4.12.1, which one holds?",
+    # What is said of passwords and keys, and encoded text that holds none.
+    "The password for the API is required, and the PIN on the connector is GPIO17; is that so?",
+    "Why is it that the password of the form is Argon2id-hashed and the passphrase is bcrypt(12)?",
+    "Why does the key CustomerAccountIdentifier2Mapping map to an id, and token EndOfSentence2Marker to none?",
+    "Is a git key 9c1e4a7b2d5f8e0c3b6a9d2f5e8c1b4a12345678 a hash of a blob or of a tree?",
+    "Decode this: VGhlIHRpZGUgdGFibGVzIGxpc3QgaGlnaCBhbmQgbG93IHdhdGVyIGZvciBldmVyeSBkYXkgb2YgdGhlIHllYXIu",
+    "Our words of the week:\nthunderstorm\nstrawberries\nchampionship\nencyclopedia\nWhich is the longest?",
     # UUIDs, hashes, ids.
     "uuid 11111111-2222-3333-4444-555555555555 is not found, but 123e4567-e89b-12d3-a456-426614174000 is.",
     "Look up 41111111-1111-4111-8111-411111111111 and 55555555-5555-4444-8444-371449635398 in the table.",

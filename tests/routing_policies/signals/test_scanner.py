@@ -28,6 +28,23 @@ def found(text: str, field: str | None = None) -> list[tuple[str, str]]:
 
 
 MUST_BE_FOUND = [
+    ("password", "secret", "the passcode of our front door is Tk4!wPz8.", "Tk4!wPz8."),
+    ("password", "secret", "My PIN is 'q7#Rv1' and was 'x'", "q7#Rv1"),
+    ("password", "secret", "The root password on that host is: Zx8*vortex", "Zx8*vortex"),
+    ("api_key", "secret", "take the key wq7zkvtrbm2xnhdsgfplc9 for that", "wq7zkvtrbm2xnhdsgfplc9"),
+    ("api_key", "secret", "Key: hTz4pQvXn8RbLwKcMd2Gs", "hTz4pQvXn8RbLwKcMd2Gs"),
+    (
+        "encoded_secret",
+        "secret",
+        "see ZnRwX3VzZXI9dGlkZXMKZnRwX3Bhc3N3b3JkPVdxNyFyVDJ4CnVybD1mdHA6Ly9maWxlcy5leGFtcGxlCg== there",
+        "ZnRwX3VzZXI9dGlkZXMKZnRwX3Bhc3N3b3JkPVdxNyFyVDJ4CnVybD1mdHA6Ly9maWxlcy5leGFtcGxlCg==",
+    ),
+    (
+        "encoded_secret",
+        "secret",
+        "say?\nZnRwX3VzZXI9dGlkZXMK\nZnRwX3Bhc3N3b3JkPVdx\nNyFyVDJ4CnVybD1mdHA6\nLy9maWxlcy5leGFtcGxl\nCg==\nok",
+        "ZnRwX3VzZXI9dGlkZXMK\nZnRwX3Bhc3N3b3JkPVdx\nNyFyVDJ4CnVybD1mdHA6\nLy9maWxlcy5leGFtcGxl\nCg==",
+    ),
     # Cards: networks, lengths, spellings.
     ("card", "pci", "my card 4111111111111111.", "4111111111111111"),
     ("card", "pci", "4012 8888 8888 1881 exp 12/27", "4012 8888 8888 1881"),
