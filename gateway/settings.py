@@ -20,6 +20,7 @@ from gateway.state_folder import StateFolder
 from gateway.target_settings import TargetProtocol, TargetSettings
 from gateway.telemetry_settings import TelemetrySettings
 from serving.listener import is_loopback
+from serving.server_tls import ServerTls, TlsFiles
 from serving.web_guard import Pages
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
@@ -31,23 +32,47 @@ HostName = Annotated[str, Field(pattern=r"^([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.
 Origin = Annotated[str, Field(pattern=r"^[a-z][a-z0-9+.-]*://[a-z0-9.\-:\[\]_]+$", max_length=300)]
 
 
+class ListenTls(Frozen):
+    """PEM files of an address; those that change are taken up by new connections.
+
+    Attributes:
+        client_ca_file: Whose certificates clients must show, beside their keys.
+    """
+
+    certificate_file: Path
+    key_file: Path
+    client_ca_file: Path | None = None
+
+
 class Listen(Frozen):
     """An address to listen on.
 
     Attributes:
         hosts: Names that callers may ask for, beside the machine's own on a loopback address; elsewhere any, without.
         cors_origins: Web pages that may ask, letter by letter.
+        tls: What connections are made under, if not in the clear.
     """
 
     host: str = "127.0.0.1"
     port: Port = 8080
     hosts: tuple[HostName, ...] = ()
     cors_origins: tuple[Origin, ...] = ()
+    tls: ListenTls | None = None
 
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can connect."""
         return is_loopback(self.host)
+
+    def secured(self) -> ServerTls | None:
+        """Return what connections are made under.
+
+        Raises:
+            StartRefused: A file cannot be used.
+        """
+        if self.tls is None:
+            return None
+        return ServerTls(TlsFiles(self.tls.certificate_file, self.tls.key_file, self.tls.client_ca_file))
 
     def pages(self, exposed: Collection[str] = ()) -> Pages:
         """What is let in here; `exposed` are the header fields of answers that pages may read."""

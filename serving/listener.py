@@ -12,6 +12,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from serving.server_tls import ServerTls
 from serving.start import StartRefused
 
 # sun_path of Linux, less the zero byte at its end.
@@ -31,12 +32,14 @@ class Listener:
         address: For people.
         path: The file of a Unix socket.
         inode: Of that file, so that another's is never removed.
+        tls: What connections are made under; `None` where they are in the clear.
     """
 
     socket: socket.socket
     address: str
     path: Path | None = None
     inode: int | None = None
+    tls: ServerTls | None = None
 
     def close(self) -> None:
         """Close the socket and remove its file, if that is still ours."""
@@ -69,13 +72,14 @@ def bind_unix(path: Path) -> Listener:
     return Listener(bound, f"unix:{path}", path, _inode(path))
 
 
-def bind_tcp(host: str, port: int, *, authenticated: bool) -> Listener:
+def bind_tcp(host: str, port: int, *, authenticated: bool, tls: ServerTls | None = None) -> Listener:
     """Bind a TCP port.
 
     Args:
         host: A name or an address.
         port: 0 takes any that is free.
         authenticated: Whether callers must send a token; without it only this machine may call.
+        tls: What connections are made under, if not in the clear.
 
     Raises:
         ListenRefused: Others could call without a token, or the port cannot be had.
@@ -98,7 +102,8 @@ def bind_tcp(host: str, port: int, *, authenticated: bool) -> Listener:
         bound.close()
         raise ListenRefused(f"Port {port} of {host} cannot be bound: {exc.strerror}.") from None
     shown = f"[{host}]" if family == socket.AF_INET6 else host
-    return Listener(bound, f"http://{shown}:{bound.getsockname()[1]}")
+    scheme = "http" if tls is None else "https"
+    return Listener(bound, f"{scheme}://{shown}:{bound.getsockname()[1]}", tls=tls)
 
 
 def is_loopback(host: str) -> bool:

@@ -8,7 +8,7 @@ import functools
 import logging
 import signal
 import socket
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 from serving.garbage import rare_collections
 from serving.http_protocol import BoundedHttpProtocol
 from serving.listener import Listener
+from serving.server_tls import ServerTls
 from serving.service_manager import ServiceManager
 
 # What answers get, once their work was cancelled, to say so to their clients.
@@ -75,15 +76,17 @@ def serve_until_signal(
     """
     manager = ServiceManager()
     told = functools.partial(manager.tell, "READY=1", f"STATUS=Serving {listener.address}")
-    server = _Server(_config(app, lifespan="on"), listener, told)
-    side = None if beside is None else _Server(_config(beside.app, lifespan="off"), beside.listener)
+    server = _Server(_config(app, listener, lifespan="on"), listener, told)
+    side = None if beside is None else _Server(_config(beside.app, beside.listener, lifespan="off"), beside.listener)
     with rare_collections(), asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
         runner.run(_serve(server, side, ending, on_hangup, manager))
 
 
-def _config(app: ASGIApp, *, lifespan: Literal["on", "off"]) -> uvicorn.Config:
+def _config(app: ASGIApp, listener: Listener, *, lifespan: Literal["on", "off"]) -> uvicorn.Config:
+    tls = listener.tls
     return uvicorn.Config(
         app,
+        ssl_context_factory=None if tls is None else lambda *_: tls.context,
         http=BoundedHttpProtocol,
         ws="none",
         lifespan=lifespan,
@@ -132,9 +135,10 @@ async def _serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
+    secured = [each.listener.tls for each in (server, side) if each is not None and each.listener.tls is not None]
     if on_hangup is not None:
-        loop.add_signal_handler(signal.SIGHUP, on_hangup)
-    async with manager.watched():
+        loop.add_signal_handler(signal.SIGHUP, _all_of, on_hangup, *(tls.ask for tls in secured))
+    async with manager.watched(), _watching(secured):
         serving = asyncio.create_task(server.serve(sockets=[server.listener.socket]))
         serving_beside = None if side is None else asyncio.create_task(side.serve(sockets=[side.listener.socket]))
         failed = [] if ending.failed is None else [ending.failed.wait()]
@@ -151,6 +155,22 @@ async def _serve(
         if side is not None and serving_beside is not None:
             side.should_exit = True
             await serving_beside
+
+
+@contextlib.asynccontextmanager
+async def _watching(secured: Iterable[ServerTls]) -> AsyncIterator[None]:
+    """Take up certificates as their files change."""
+    watches = [asyncio.create_task(tls.watch(), name="tls") for tls in secured]
+    try:
+        yield
+    finally:
+        for watch in watches:
+            watch.cancel()
+
+
+def _all_of(*calls: Callable[[], None]) -> None:
+    for call in calls:
+        call()
 
 
 async def _first_of(*waits: asyncio.Task[None] | Coroutine[Any, Any, object]) -> None:

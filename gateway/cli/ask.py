@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gateway.cli.options import JsonOption, SettingsOption, UrlOption, base_url, fail
+from gateway.cli.options import JsonOption, SettingsOption, UrlOption, base_url, fail, trust
 from gateway.cli.question import (
     Asked,
     BudgetOption,
@@ -75,7 +76,7 @@ def ask(
     endpoint = base_url(url, settings_file)
     console = Console(highlight=False)
     try:
-        told = _converse(endpoint, sent, None if as_json else console)
+        told = _converse(endpoint, sent, None if as_json else console, trust(url, settings_file))
     except httpx.TransportError as exc:
         fail(unreachable(endpoint, exc))
     if as_json:
@@ -85,11 +86,11 @@ def ask(
     console.print(_summary(told, budget_ms))
 
 
-def _converse(endpoint: str, sent: Asked, console: Console | None) -> Told:
+def _converse(endpoint: str, sent: Asked, console: Console | None, verify: ssl.SSLContext | bool) -> Told:
     body = {**sent.body, "stream": True, "stream_options": {"include_usage": True}}
     started = time.perf_counter()
     with (
-        httpx.Client(timeout=_TIMEOUT, trust_env=False) as client,
+        httpx.Client(timeout=_TIMEOUT, trust_env=False, verify=verify) as client,
         client.stream("POST", f"{endpoint}{paths.CHAT_COMPLETIONS}", headers=sent.fields, json=body) as response,
     ):
         refuse(response)

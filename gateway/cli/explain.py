@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gateway.cli.options import JsonOption, SettingsOption, UrlOption, base_url, fail
+from gateway.cli.options import JsonOption, SettingsOption, UrlOption, base_url, fail, trust
 from gateway.cli.question import (
     BudgetOption,
     ClassOption,
@@ -42,7 +42,12 @@ def explain(
     endpoint = base_url(url, settings_file)
     try:
         response = httpx.post(
-            f"{endpoint}{paths.ROUTE_EXPLAIN}", headers=dict(sent.fields), json=sent.body, trust_env=False, timeout=30
+            f"{endpoint}{paths.ROUTE_EXPLAIN}",
+            headers=dict(sent.fields),
+            json=sent.body,
+            trust_env=False,
+            timeout=30,
+            verify=trust(url, settings_file),
         )
     except httpx.TransportError as exc:
         fail(unreachable(endpoint, exc))

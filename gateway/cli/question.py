@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -20,6 +21,10 @@ MaxTokensOption = Annotated[int | None, typer.Option("--max-tokens", help="Most 
 ModelOption = Annotated[str, typer.Option("--model", help="Public model name.")]
 
 
+# Where one is needed; an option would stand in the history and in lists of processes.
+_KEY = "TIDEGATE_KEY"
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """One question as it is sent."""
@@ -29,10 +34,11 @@ class Asked:
 
 
 def asked(question: str, budget_ms: int | None, data_class: str | None, max_tokens: int | None, model: str) -> Asked:
-    """Make the chat request of a question, greedy so that it can be repeated."""
+    """Make the chat request of a question, greedy so that it can be repeated; `TIDEGATE_KEY` holds the caller's key."""
     if not question.strip():
         fail("There is nothing in the question.")
-    fields: dict[str, str] = {}
+    key = os.environ.get(_KEY)
+    fields = {} if key is None else {headers.AUTHORIZATION: f"Bearer {key}"}
     if budget_ms is not None:
         fields[headers.LATENCY_BUDGET_MS] = str(budget_ms)
     if data_class is not None:

@@ -25,8 +25,10 @@ def serve(settings_file: SettingsOption = None) -> None:
     begun = begin_or_fail(settings)
     authenticated = settings.auth.is_promised
     try:
-        listener = bind_tcp(settings.listen.host, settings.listen.port, authenticated=authenticated)
-        admin = bind_tcp(settings.admin.host, settings.admin.port, authenticated=authenticated)
+        listener, admin = (
+            bind_tcp(each.host, each.port, authenticated=authenticated, tls=each.secured())
+            for each in (settings.listen, settings.admin)
+        )
     except StartRefused as exc:
         fail(str(exc))
     tracing = TelemetrySettings(

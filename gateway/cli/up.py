@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from gateway.child import ChildSpec
 from gateway.cli import banner
 from gateway.cli.checks import begin_or_fail, prepare_state_folder, refuse_missing_credentials
 from gateway.cli.marked_lines import MarkedLines
-from gateway.cli.options import SettingsOption, base_url, fail, settings_or_fail
+from gateway.cli.options import SettingsOption, base_url, fail, settings_or_fail, trust
 from gateway.cli.runtimes import cloud_argv, edge_argv, edge_environment, gateway_argv
 from gateway.settings import Settings
 from gateway.supervise import Patience, Supervisor
@@ -69,7 +70,7 @@ async def _run(settings: Settings, settings_file: Path | None, console: Console)
     console.print(banner.starting(bearings), soft_wrap=True)
     lines = MarkedLines(console, [child.name for child in children])
     supervisor = Supervisor(children, lines.say, patience=Patience(drain_s=settings.timeouts.drain_s + 5.0))
-    announcing = asyncio.create_task(_announce(url, bearings, console))
+    announcing = asyncio.create_task(_announce(url, bearings, console, trust(None, settings_file)))
     try:
         return await supervisor.run()
     finally:
@@ -95,22 +96,23 @@ def _children(
     for name, target in settings.targets.items():
         if name not in {child.name for child in children}:
             programs.append((name, f"{target.endpoints[0]}, not started here"))
-    children.append(
-        ChildSpec("gateway", tuple(gateway_argv(settings_file)), environment, _answers(f"{url}{paths.LIVE}"))
-    )
+    lives = _answers(f"{url}{paths.LIVE}", verify=trust(None, settings_file))
+    children.append(ChildSpec("gateway", tuple(gateway_argv(settings_file)), environment, lives))
     programs.append(("gateway", f"{url}, policy {settings.policy}"))
     return children, tuple(programs)
 
 
-def _answers(url: str, socket_path: str | None = None) -> Callable[[], Awaitable[bool]]:
+def _answers(
+    url: str, socket_path: str | None = None, verify: ssl.SSLContext | bool = True
+) -> Callable[[], Awaitable[bool]]:
     async def probe() -> bool:
-        answer = await _get(url, socket_path)
+        answer = await _get(url, socket_path, verify)
         return answer is not None and answer.status_code == 200
 
     return probe
 
 
-async def _announce(url: str, bearings: banner.Bearings, console: Console) -> None:
+async def _announce(url: str, bearings: banner.Bearings, console: Console, verify: ssl.SSLContext | bool) -> None:
     """Tell of each change, and once, when what is started here can answer, how to use it.
 
     The stand-in takes longer to load than the edge, so it is not waited for.
@@ -119,7 +121,7 @@ async def _announce(url: str, bearings: banner.Bearings, console: Console) -> No
     before: banner.Readiness | None = None
     told_how = False
     while True:
-        answer = await _get(f"{url}{paths.READY}")
+        answer = await _get(f"{url}{paths.READY}", verify=verify)
         if answer is not None:
             now = banner.Readiness.from_answer(answer.json())
             line = banner.progress(before, now, time.monotonic() - started)
@@ -132,8 +134,8 @@ async def _announce(url: str, bearings: banner.Bearings, console: Console) -> No
         await asyncio.sleep(_PROBE_EVERY_S if not told_how else 1.0)
 
 
-async def _get(url: str, socket_path: str | None = None) -> httpx.Response | None:
-    transport = httpx.AsyncHTTPTransport(uds=socket_path, trust_env=False)
+async def _get(url: str, socket_path: str | None = None, verify: ssl.SSLContext | bool = True) -> httpx.Response | None:
+    transport = httpx.AsyncHTTPTransport(uds=socket_path, trust_env=False, verify=verify)
     try:
         async with httpx.AsyncClient(transport=transport, timeout=_PROBE_TIMEOUT_S) as client:
             return await client.get(url)

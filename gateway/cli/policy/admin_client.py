@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import httpx
 import typer
 
-from gateway.cli.options import fail, listening_at, settings_or_fail
+from gateway.cli.options import fail, listening_at, settings_or_fail, trust_in
 from gateway.cli.question import refuse, unreachable
 
 AdminUrlOption = Annotated[
@@ -26,7 +26,9 @@ class AdminClient:
 
     def __init__(self, url: str | None, settings_file: Path | None) -> None:
         """Find the listener; `TIDEGATE_ADMIN_KEY` holds the key, where one is needed."""
-        self._url = url.rstrip("/") if url is not None else listening_at(settings_or_fail(settings_file).admin)
+        listen = None if url is not None else settings_or_fail(settings_file).admin
+        self._url = listening_at(listen) if listen is not None else str(url).rstrip("/")
+        self._trust = trust_in(listen) if self._url.startswith("https:") else True
         key = os.environ.get(_KEY)
         self._headers = {"authorization": f"Bearer {key}"} if key else {}
 
@@ -41,7 +43,13 @@ class AdminClient:
     def _ask(self, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
         try:
             response = httpx.request(
-                method, self._url + path, json=body, headers=self._headers, trust_env=False, timeout=_TIMEOUT
+                method,
+                self._url + path,
+                json=body,
+                headers=self._headers,
+                trust_env=False,
+                timeout=_TIMEOUT,
+                verify=self._trust,
             )
         except httpx.TransportError as exc:
             fail(unreachable(self._url, exc))

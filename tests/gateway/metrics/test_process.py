@@ -75,7 +75,7 @@ async def test_prometheus_and_a_collector_read_a_running_process(tmp_path: Path)
                 if process.returncode is None:
                     process.send_signal(signal.SIGTERM)
                 assert await asyncio.wait_for(process.wait(), 30) == 0
-    assert (refused, public.status_code) == ([401, 403], 404)
+    assert (refused, public.status_code) == ([401, 403], 403)
     samples = {s.name: s for family in text_string_to_metric_families(scrape.text) for s in family.samples}
     counted = samples["tidegate_requests_total"]
     assert counted.value == 2
