@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from inference_protocol.request import GENERATES, Task
 from inference_protocol.runtime_state import RuntimeState, RuntimeStatus, ServedModel
 
 MODEL = "smollm2-135m-instruct"
@@ -93,7 +94,12 @@ def says(text: str) -> Answer:
 
 
 def state(
-    *, ms_per_token: float = 10.0, prefill_tokens_per_s: float = 1000.0, window: int = 2048, **fields: Any
+    *,
+    ms_per_token: float = 10.0,
+    prefill_tokens_per_s: float = 1000.0,
+    window: int = 2048,
+    tasks: frozenset[Task] = GENERATES,
+    **fields: Any,
 ) -> RuntimeState:
     """A runtime's report."""
     return RuntimeState(
@@ -102,7 +108,7 @@ def state(
         waiting_limit=64,
         ms_per_token={1: ms_per_token, 4: ms_per_token},
         prefill_tokens_per_s=prefill_tokens_per_s,
-        models=(ServedModel(id=MODEL, digest="0" * 64, window=window),),
+        models=(ServedModel(id=MODEL, digest="0" * 64, window=window, tasks=tasks),),
         provider="scripted",
         **fields,
     )

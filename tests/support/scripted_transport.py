@@ -71,10 +71,13 @@ class ScriptedTransport(httpx.AsyncBaseTransport):
 
 
 def saying(text: str) -> Act:
-    """Answer by a text, as asked: streamed or not, a chat or a completion."""
+    """Answer by a text, as asked: streamed or not, a chat or a completion; vectors say nothing."""
 
     def says(request: httpx.Request) -> httpx.Response:
         asked = json.loads(request.read())
+        if "input" in asked:
+            row = {"object": "embedding", "index": 0, "embedding": [0.6, 0.8]}
+            return _json(200, {"object": "list", "model": MODEL, "data": [row], "usage": {"prompt_tokens": 1}})
         if "prompt" in asked:
             said = {"model": MODEL, "choices": [{"index": 0, "text": text, "finish_reason": "stop"}]}
             return (

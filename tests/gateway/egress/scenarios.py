@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gateway.detectors.detector import DetectorFailed, Place
 from gateway.target_settings import TargetProtocol
 from inference_protocol.errors import RecordFailed
+from inference_protocol.request import Task
 from routing_policies.signals.label import DataClass
 from routing_policies.snapshot import Health
 from tests.support.scripted_transport import FAULTS, Act, after, answers, saying, says_busy, says_too_long
@@ -97,12 +98,14 @@ class Scenario:
     addresses: int = 1
     hedges: bool = False
     detector: str = "none"
-    is_completion: bool = False
+    task: Task = Task.CHAT
     budget_ms: int | None = None
 
     def __post_init__(self) -> None:
-        if self.is_completion:  # which holds one text, and knows neither turns nor images
-            self.messages = [Message("user", [value for message in self.messages for value in message.values])]
+        if self.task is not Task.CHAT:  # which holds texts, and knows neither turns nor images
+            held = [message.values for message in self.messages]
+            held = held if self.task is Task.EMBEDDING else [[value for values in held for value in values]]
+            self.messages = [Message("user", values) for values in held]
 
 
 @dataclass
@@ -173,6 +176,6 @@ scenarios = st.builds(
     addresses=st.integers(1, 2),
     hedges=st.sampled_from([False, False, True]),
     detector=st.sampled_from(["none", "none", "none", "finds", "finds", "fails"]),
-    is_completion=st.sampled_from([False, False, True]),
+    task=st.sampled_from([*[Task.CHAT] * 3, Task.COMPLETION, Task.EMBEDDING]),
     budget_ms=st.sampled_from([None, 2000, 8000]),
 )

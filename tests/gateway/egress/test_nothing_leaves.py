@@ -44,6 +44,8 @@ from gateway.targets.registry import Targets
 from inference_protocol.errors import TidegateError
 from inference_protocol.openai_chat import parse_chat
 from inference_protocol.openai_completion import parse_completion
+from inference_protocol.openai_embedding import parse_embedding
+from inference_protocol.request import GENERATES, Task
 from routing_policies import eligibility, terms
 from routing_policies.policy.loaded import LoadedPolicy
 from routing_policies.policy.loader import load_text
@@ -75,7 +77,8 @@ LEAST = {
     "sent": 100,
     "answered": 15,
     "reload": 30,
-    "completion": 20,
+    "completion": 15,
+    "embedding": 15,
     "fallback": 10,
     "retry": 10,
     "second address": 10,
@@ -83,6 +86,7 @@ LEAST = {
     "hand-over": 6,
     "finding in an answer": 3,
 }
+PARSERS = {Task.CHAT: parse_chat, Task.COMPLETION: parse_completion, Task.EMBEDDING: parse_embedding}
 EXAMPLES = int(os.environ.get("TIDEGATE_DOOR_EXAMPLES", "2000"))
 
 
@@ -124,8 +128,7 @@ class House:
         taints = self.taints(scenario)
         detector = None if scenario.detector == "none" else HaikuDetector(scenario.detector == "fails")
         pipeline = self._pipeline(scenario, holder, taints, sent, detector)
-        parse = parse_completion if scenario.is_completion else parse_chat
-        request = parse(json.dumps(body_of(scenario)).encode())
+        request = PARSERS[scenario.task](json.dumps(body_of(scenario)).encode())
         earlier = Component(DataClass.from_word(scenario.earlier_label)) if is_tainted(scenario) else None
         if earlier is not None:
             first = parse_chat(json.dumps({**body_of(scenario), "messages": [scenario.messages[0].as_json()]}).encode())
@@ -181,6 +184,7 @@ class House:
                     health=scenario.health[name],
                     on_sent=on_sent,
                     addresses=scenario.addresses,
+                    capabilities={"embeddings": True},
                     clock=asyncio.get_running_loop().time,
                 )
                 for name in TARGETS
@@ -190,7 +194,7 @@ class House:
         clock = asyncio.get_running_loop().time
         for name in TARGETS:
             for replica in targets[name].pool:
-                replica.state = state(ms_per_token=1.0, window=100_000)
+                replica.state = state(ms_per_token=1.0, window=100_000, tasks=GENERATES | {Task.EMBEDDING})
         tracer = NoOpTracer()
         outbound = Outbound(b"s" * 32, Pseudonymizer(scanner, KEYS), clock=clock)
         dispatcher = Dispatcher(
@@ -225,7 +229,7 @@ def seen_in(scenario: Scenario, exchange: Exchange, *, reloaded: bool) -> Iterat
     yield from {each.cause.value for each in attempts}
     if attempts:
         yield "sent"
-        yield "completion" if scenario.is_completion else "chat"
+        yield scenario.task.value
     if attempts and reloaded:
         yield "reload"
     addresses = {(each.target, each.endpoint) for each in attempts}
@@ -247,13 +251,17 @@ def stable(policy: LoadedPolicy) -> InForce:
 
 def body_of(scenario: Scenario) -> dict[str, Any]:
     messages = [message.as_json() for message in scenario.messages]
-    if scenario.is_completion:
+    if scenario.task is Task.COMPLETION:
         return {"model": MODEL, "prompt": messages[0]["content"], "stream": scenario.stream}
+    if scenario.task is Task.EMBEDDING:
+        inputs = [message["content"] for message in messages]
+        return {"model": MODEL, "input": inputs if len(inputs) > 1 else inputs[0]}
     return {"model": MODEL, "messages": messages, "stream": scenario.stream}
 
 
 def is_tainted(scenario: Scenario) -> bool:
-    return scenario.earlier_label is not None and len(scenario.messages) > 1 and scenario.state_store == "works"
+    conversation = scenario.task is Task.CHAT and len(scenario.messages) > 1
+    return scenario.earlier_label is not None and conversation and scenario.state_store == "works"
 
 
 def found_in(left: str, scenario: Scenario) -> set[str]:
