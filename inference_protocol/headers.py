@@ -19,6 +19,7 @@ AUTHORIZATION = "authorization"
 ON_DISCONNECT = "x-on-disconnect"
 LAST_EVENT_ID = "last-event-id"
 IDEMPOTENCY_KEY = "idempotency-key"
+INFERENCE_JSON_LENGTH = "inference-header-content-length"
 
 # What the gateway answers with.
 REQUEST_ID = "x-request-id"

@@ -27,15 +27,15 @@ _EXACT_IN_FLOATS = 2.0**53
 _LONGEST_NUMBER = 1e20  # a whole number beyond this is no identifier, and spelling it out could take gigabytes
 
 
-def parse_object(raw: bytes) -> dict[str, Any]:
+def parse_object(raw: bytes, *, max_values: int = MAX_VALUES) -> dict[str, Any]:
     """Parse a body that must be one JSON object in UTF-8.
 
     Raises:
-        MalformedBody: Not UTF-8, not JSON, not an object, too deep (`MAX_DEPTH`), too many values (`MAX_VALUES`), or an
+        MalformedBody: Not UTF-8, not JSON, not an object, too deep (`MAX_DEPTH`), too many values (`max_values`), or an
             object names a key twice.
     """
-    if _has_more_values_than(MAX_VALUES, raw):
-        raise MalformedBody(f"The body holds more than {MAX_VALUES} JSON values.")
+    if _has_more_values_than(max_values, raw):
+        raise MalformedBody(f"The body holds more than {max_values} JSON values.")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as exc:

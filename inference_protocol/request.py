@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from inference_protocol.open_inference.call import TensorCall
+from inference_protocol.open_inference.text import tensor_text_parts
 from inference_protocol.sampling import Sampling
 from inference_protocol.text_parts import TextPart, text_parts
 
@@ -48,13 +50,14 @@ class InferenceRequest:
 
     Attributes:
         raw: The body as it came, byte for byte; what goes upstream is this with top-level values spliced.
-        tree: `raw` parsed; nobody changes it.
+        tree: Its JSON parsed; nobody changes it.
         model: The public model name.
         output_cap: The most output tokens asked for, or `None` where the policy's default applies.
         sampling: How to choose tokens; validated here, used by our runtimes.
         logprobs: How many of the likeliest tokens to tell beside each token of the answer; `None` tells not even its
             own log probability.
         deferrable: Whether it may be answered later, where nobody can now.
+        tensors: What a request for tensors asks, and no other has.
     """
 
     task: Task
@@ -68,7 +71,10 @@ class InferenceRequest:
     sampling: Sampling = field(default_factory=Sampling)
     logprobs: int | None = None
     deferrable: bool = False
+    tensors: TensorCall | None = None
 
     def text_parts(self) -> Iterator[TextPart]:
         """Yield every string of the body; see `inference_protocol.text_parts`."""
+        if self.tensors is not None:
+            return tensor_text_parts(self.tree, self.tensors.inputs)
         return text_parts(self.tree)
