@@ -68,7 +68,8 @@ async def leakbench(report: Report, folder: Path) -> None:
         found = await _through_gateway(policy, cases)
         report.raw["leakbench"][policy] = found
         if policy == "private-first":
-            report.at_most("leakbench, private-first: leaks", found["cases"]["leaked"], 0, "cases")
+            leaked = sum(each["leaked"] for each in found.values())
+            report.at_most("leakbench, private-first: leaks of all three files", leaked, 0, "cases")
         report.raw["leakbench"][policy]["public that reached the cloud"] = sum(f["reached"] for f in found.values())
     labelled = report.raw["leakbench"]["private-first"]["cases"]["labelled_public_reached_share"]
     report.at_least("leakbench, private-first: cases that their caller calls public reach the cloud", labelled, 1, "")
