@@ -9,12 +9,15 @@ from pathlib import Path
 
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings.exceptions import SettingsError as BrokenVariable
 
 from gateway.settings import Settings
 from routing_policies.policy.errors import PolicyError
 from routing_policies.policy.validation import first_error
 from routing_policies.policy.yaml_source import Source, read
 
+# Fields that hold a secret where somebody mistakes what belongs there.
+_SECRET = ("credential", "secret_sha256")
 DEFAULT_FILE = Path("tidegate.yaml")
 
 
@@ -62,7 +65,11 @@ def _checked(source: Source) -> Settings:
     try:
         return _WithEnvironment(**source.value)
     except ValidationError as exc:
-        raise first_error(exc, source, Settings) from None
+        raise first_error(exc, source, Settings, secret=_SECRET) from None
+    except BrokenVariable as exc:
+        # Its own message and cause are left out: they quote what the variable holds.
+        name = str(exc).partition('"')[2].partition('"')[0]
+        raise SettingsError(f"the environment: what is set of `{name}` is not JSON") from None
 
 
 def _text(path: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
@@ -22,36 +22,61 @@ class TargetProtocol(StrEnum):
 
 
 class Credential(Frozen):
-    """A bearer token for one target, read from a file or the environment, never written in the settings."""
+    """A bearer token for one target: where it is read from, since it is never written in the settings.
+
+    Attributes:
+        systemd: Name of a credential that systemd hands the service (`LoadCredential=`).
+    """
 
     file: Path | None = None
     env: str | None = None
+    systemd: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,254}$")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_itself(cls, given: Any) -> Any:
+        if isinstance(given, str):
+            raise ValueError("no secret stands in the settings: say where it is, by `file`, `env` or `systemd`")
+        return given
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        if (self.file is None) == (self.env is None):
-            raise ValueError("give exactly one of `file` and `env`")
+        if [self.file, self.env, self.systemd].count(None) != 2:
+            raise ValueError("give exactly one of `file`, `env` and `systemd`")
         return self
 
     def read(self) -> SecretStr:
         """Return the token.
 
         Raises:
-            ValueError: The file cannot be read, the variable is not set, or what is there is empty.
+            ValueError: The file cannot be read, the variable is not set, or what is there is no token.
         """
-        if self.file is not None:
+        path = self.file if self.systemd is None else _handed_over(self.systemd)
+        if path is not None:
             try:
-                token = self.file.read_text(encoding="utf-8").strip()
+                token = path.read_text(encoding="utf-8").strip()
             except OSError as exc:
-                raise ValueError(f"the credential file {self.file} cannot be read: {exc.strerror}") from None
+                raise ValueError(f"the credential file {path} cannot be read: {exc.strerror}") from None
+            except UnicodeDecodeError:
+                raise ValueError(f"the credential file {path} is no text") from None
         else:
             found = os.environ.get(self.env or "")
             if found is None:
                 raise ValueError(f"the environment variable {self.env} is not set")
             token = found.strip()
         if not token:
-            raise ValueError(f"the credential in {self.file or self.env} is empty")
+            raise ValueError(f"the credential in {path or self.env} is empty")
+        if not token.isascii() or not token.isprintable() or " " in token:
+            raise ValueError(f"the credential in {path or self.env} is no token: it must be one word of ASCII")
         return SecretStr(token)
+
+
+def _handed_over(name: str) -> Path:
+    """The file of a credential that systemd hands over (systemd.exec(5))."""
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    if folder is None:
+        raise ValueError(f"systemd hands over no credentials: `LoadCredential={name}:...` in the unit does")
+    return Path(folder) / name
 
 
 class TargetCapabilities(Frozen):

@@ -149,7 +149,7 @@ async def _buffered(response: httpx.Response, plan: AttemptPlan) -> BufferedAnsw
     tree = await off_loop_if_large(len(body), READ_BYTES, parse_answer, body)
     found = chunk_facts(tree)
     if found.error is not None:
-        raise refused(found.error, status=None)
+        raise refused(found.error, response, status=None)
     if plan.request.task is Task.EMBEDDING:
         _check_vectors(tree, plan.request)
     elif not found.content:
@@ -193,6 +193,6 @@ async def _error_of(response: httpx.Response, wall: Callable[[], float]) -> Tide
     if status == 200:  # some say so, and put an error in the place of a stream
         if "error" not in tree:
             return UpstreamProtocol("The target answered a stream request with one JSON document.")
-        return refused(tree["error"], status=None)
+        return refused(tree["error"], response, status=None)
     asked_s = read_retry_after_s(response.headers, wall_s=wall())
-    return refused(tree.get("error") or tree, status=status, asked_s=asked_s)
+    return refused(tree.get("error") or tree, response, status=status, asked_s=asked_s)

@@ -136,7 +136,7 @@ class UpstreamStream:
         self.facts.frames += 1
         facts = chunk_facts(chunk)
         if facts.error is not None:
-            raise refused(facts.error, status=None)
+            raise refused(facts.error, self._response, status=None)
         self.facts.add(facts)
         if not facts.usage_only:
             out.append(self._shown(frame, chunk))

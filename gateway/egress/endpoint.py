@@ -34,6 +34,8 @@ class Endpoint:
             if not path.startswith("/"):
                 raise ValueError(f"{text!r} must name an absolute path, as in unix:/run/edge.sock")
             return cls(text, httpx.URL("http://localhost"), path)
+        if "@" in text:  # what stands before it is a secret, which no message repeats
+            raise ValueError("an address names no user and no password: give the secret as `credential`")
         try:
             url = httpx.URL(text)
         except httpx.InvalidURL as exc:

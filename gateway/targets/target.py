@@ -122,7 +122,7 @@ class Target:
         Raises:
             ValueError: It cannot be read; the old one stays in use.
         """
-        if self.settings.credential is not None and self.settings.credential.file is not None:
+        if self.settings.credential is not None and self.settings.credential.env is None:
             self.credential.update(self.settings.credential_headers())
 
     def capabilities(self, public_model: str) -> Capabilities:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -13,13 +13,30 @@ from routing_policies.policy.errors import PolicyError, choice
 from routing_policies.policy.model import Policy
 from routing_policies.policy.yaml_source import Path, Source
 
+_UNTOLD = object()
 _KEY_MARK = "[key]"  # how the validator says that a mapping's key is wrong, not its value
 
 
-def first_error(error: ValidationError, source: Source, model: type[BaseModel]) -> PolicyError:
-    """Turn what the validator found into one error: the first in the document, a typo before what is missing for it."""
-    found = [(details["type"] == "missing", _one_error(details, source, model)) for details in error.errors()]
+def first_error(
+    error: ValidationError, source: Source, model: type[BaseModel], *, secret: Collection[str] = ()
+) -> PolicyError:
+    """Turn what the validator found into one error: the first in the document, a typo before what is missing for it.
+
+    Args:
+        error: What it found.
+        source: The document.
+        model: What it was held against.
+        secret: Names of fields of which no value is repeated, nor of what stands below them.
+    """
+    found = [
+        (details["type"] == "missing", _one_error(_without_secrets(details, secret), source, model))
+        for details in error.errors()
+    ]
     return min(found, key=lambda each: (each[0], each[1].line, each[1].column))[1]
+
+
+def _without_secrets(details: ErrorDetails, secret: Collection[str]) -> ErrorDetails:
+    return {**details, "input": _UNTOLD} if not set(secret).isdisjoint(map(str, details["loc"])) else details
 
 
 def first_fault(error: ValidationError, model: type[BaseModel]) -> str:
@@ -76,6 +93,8 @@ def _expected(kind: str, message: str, given: Any, context: Mapping[str, Any]) -
 
 
 def _shown(value: Any) -> str:
+    if value is _UNTOLD:
+        return "what stands there"
     if isinstance(value, (dict, list)):
         return "a mapping" if isinstance(value, dict) else "a list"
     return f"`{value}`" if isinstance(value, str) else json.dumps(value)

@@ -35,7 +35,7 @@ async def connected(h: House) -> AsyncIterator[tuple[asyncio.StreamReader, async
 
 
 def posted(body: bytes, *headers: str) -> bytes:
-    lines = ["POST /v1/chat/completions HTTP/1.1", "host: x", "content-type: application/json", *headers]
+    lines = ["POST /v1/chat/completions HTTP/1.1", "host: localhost", "content-type: application/json", *headers]
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 

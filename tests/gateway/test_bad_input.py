@@ -135,7 +135,7 @@ async def test_a_body_that_never_comes_does_not_keep_its_place(house: HouseFacto
     async with house(timeouts={"body_s": 0.05}, limits={"concurrent_requests": 1}) as h:
         url = h.gateway.client.base_url
         reader, writer = await asyncio.open_connection(url.host, url.port)
-        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 99\r\n\r\n{")
+        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99\r\n\r\n{")
         answer = await asyncio.wait_for(reader.read(), 5)  # to the end: the gateway hangs up
         assert answer.startswith(b"HTTP/1.1 408 ")
         assert b'"code":"request_timeout"' in answer

@@ -51,7 +51,8 @@ async def test_a_caller_that_takes_nothing_does_not_hold_the_slot(house: HouseFa
         port = int(h.gateway.url.rsplit(":", 1)[1])
         body = json.dumps({"model": "auto", "messages": [{"role": "user", "content": "x"}], "stream": True}).encode()
         _, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: t\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % len(body)
+        writer.write(head + body)
         await until(lambda: bool(h.edge.posts))
         async with asyncio.timeout(10):
             await h.edge.posts[0].gone.wait()
