@@ -9,9 +9,11 @@ import time
 from pathlib import Path
 
 from edge_runtime.embeddings.graph import load_embedding_graph
+from edge_runtime.generation.loaded_graph import open_session
 from edge_runtime.generation.loading import EngineSettings
 from edge_runtime.measuring.device_profile import DeviceProfile
 from edge_runtime.residency.engine import ResidencyPolicy, ResidentEngine
+from edge_runtime.tensors.opening import open_catalog
 from runtime_server import serving
 from runtime_server.options import RuntimeOptions, argument_parser, at_least
 
@@ -36,6 +38,15 @@ def _parser() -> argparse.ArgumentParser:
         "`auto` does where that changes no answer (default: %(default)s)",
     )
     _add_memory(parser.add_argument_group("memory"))
+    parser.add_argument_group("tensors").add_argument(
+        "--tensor-model-dir",
+        type=Path,
+        action="append",
+        dest="tensor_model_dirs",
+        default=[],
+        metavar="DIR",
+        help="folder of a model that computes tensors; may be named several times (default: none does)",
+    )
     return parser
 
 
@@ -91,6 +102,9 @@ def main() -> int:
         lambda models: ResidentEngine(settings, models, policy, loaded=told),
         options,
         functools.partial(load_embedding_graph, threads=arguments.threads),
+        functools.partial(
+            open_catalog, folders=arguments.tensor_model_dirs, open_session=open_session, threads=arguments.threads
+        ),
     )
 
 

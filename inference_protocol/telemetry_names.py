@@ -28,7 +28,7 @@ GEN_AI_CACHED_TOKENS = "gen_ai.usage.cache_read.input_tokens"
 GEN_AI_TOKEN_TYPE = "gen_ai.token.type"  # noqa: S105  # no password
 
 # What the conventions call each task.
-OPERATIONS = {"chat": "chat", "completion": "text_completion", "embedding": "embeddings"}
+OPERATIONS = {"chat": "chat", "completion": "text_completion", "embedding": "embeddings", "tensor": "infer"}
 
 # Ours.
 REQUEST_ID = "tidegate.request_id"
@@ -61,6 +61,7 @@ PREDICTED_TOTAL_MS = "tidegate.predicted.total_ms"
 BUDGET_TOTAL_MS = "tidegate.budget.total_ms"
 BUDGET_TTFT_MS = "tidegate.budget.ttft_ms"
 EXECUTION_PROVIDER = "tidegate.execution_provider"
+EXECUTION_INSTEAD_OF = "tidegate.execution_provider.instead_of"
 TENANT = "tidegate.tenant"
 TARGET_KIND = "tidegate.target.kind"
 ENDPOINT = "tidegate.endpoint"

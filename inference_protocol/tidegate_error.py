@@ -56,3 +56,8 @@ class TidegateError(Exception):
         if self.details is not None:
             error["details"] = self.details
         return {"error": error}
+
+    def to_open_inference(self, request_id: str | None) -> dict[str, Any]:
+        """Return the body that clients of the Open Inference Protocol expect: a sentence, and the rest beside it."""
+        rest = self.to_openai(request_id)["error"]
+        return {"error": rest.pop("message"), **rest}

@@ -25,6 +25,9 @@ from runtime_server.generation_endpoint import GenerationEndpoint, RequestLimits
 from runtime_server.lifecycle import Lifecycle
 from runtime_server.reports import Reports
 from runtime_server.request_boundary import RequestBoundary, refuse_as_ours
+from runtime_server.tensors.catalog import Catalog
+from runtime_server.tensors.endpoint import InferEndpoint
+from runtime_server.tensors.metadata import TensorReports
 from runtime_server.tokenize import TokenizeEndpoint
 
 _PROBES = (paths.LIVE, paths.READY)
@@ -39,6 +42,7 @@ def create_app(
     token: str | None = None,
     limits: RequestLimits = _DEFAULT_LIMITS,
     embeddings: Mapping[str, EmbeddingService] = MappingProxyType({}),
+    tensors: Catalog | None = None,
     clock_ns: Callable[[], int] = time.time_ns,
 ) -> Starlette:
     """Build the app. Its lifespan starts the engine, in the background, and stops it.
@@ -50,9 +54,11 @@ def create_app(
         token: What callers must send, except to probes; `None` asks for none.
         limits: Of each request.
         embeddings: Models that embed, by the names that requests ask for.
+        tensors: Models that compute tensors.
         clock_ns: Unix nanoseconds.
     """
     tracer = telemetry.tracer
+    catalog = Catalog() if tensors is None else tensors
     middleware = [
         # Whoever reaches a runtime is the gateway, so the trace goes on; polls would bury it.
         Middleware(ServerSpanMiddleware, tracer, trust_inbound=True, quiet_paths=(*_PROBES, paths.STATE)),
@@ -69,21 +75,45 @@ def create_app(
                 EmbeddingsEndpoint(lifecycle, embeddings, limits, tracer=tracer, clock_ns=clock_ns),
                 methods=["POST"],
             ),
+            *_tensor_routes(lifecycle, catalog, limits, tracer, clock_ns),
         ],
         middleware=middleware,
         exception_handlers={HTTPException: refuse_as_ours},
-        lifespan=lambda _: _running(lifecycle, embeddings.values()),
+        lifespan=lambda _: _running(lifecycle, embeddings.values(), catalog),
     )
     app.router.redirect_slashes = False
     return app
 
 
 @asynccontextmanager
-async def _running(lifecycle: Lifecycle, embeddings: Collection[EmbeddingService]) -> AsyncIterator[None]:
+async def _running(
+    lifecycle: Lifecycle, embeddings: Collection[EmbeddingService], tensors: Catalog
+) -> AsyncIterator[None]:
     async with lifecycle.engine_running():
         yield
     for service in embeddings:
         await service.aclose()
+    await tensors.aclose()
+
+
+def _tensor_routes(
+    lifecycle: Lifecycle, tensors: Catalog, limits: RequestLimits, tracer: Tracer, clock_ns: Callable[[], int]
+) -> list[Route]:
+    reports = TensorReports(lifecycle, tensors)
+    infer = InferEndpoint(lifecycle, tensors, body_timeout_s=limits.body_timeout_s, tracer=tracer, clock_ns=clock_ns)
+    gets = {
+        paths.SERVER_METADATA: reports.server,
+        paths.SERVER_LIVE: reports.live,
+        paths.SERVER_READY: reports.ready,
+        paths.MODEL_READY: reports.model_ready,
+        paths.VERSION_READY: reports.model_ready,
+        paths.MODEL_METADATA: reports.model,
+        paths.VERSION_METADATA: reports.model,
+    }
+    return [
+        *(Route(path, infer, methods=["POST"]) for path in (paths.MODEL_INFER, paths.VERSION_INFER)),
+        *(Route(path, report, methods=["GET"]) for path, report in gets.items()),
+    ]
 
 
 def _routes(

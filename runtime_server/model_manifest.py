@@ -93,7 +93,8 @@ class Manifest(BaseModel):
         files: Path below the folder, with `/`, to content. The manifest itself is not among them.
         source: What it was made from and how; equal sources need no second build.
         format: `onnx-genai`: a folder of onnxruntime-genai's model builder. `onnx-embedding`: a graph from token ids to
-            vectors of length 1, with the `config.json` and the tokenizer that it was made of. `huggingface`: one of
+            vectors of length 1, with the `config.json` and the tokenizer that it was made of. `onnx-tensors`: graphs
+            from tensors to tensors, with a `tensors.json` that says what they do not. `huggingface`: one of
             transformers.
         window: Most tokens of prompt and answer together, or of one input.
         created_by: Package to version of the tools that wrote it.
@@ -107,7 +108,7 @@ class Manifest(BaseModel):
     digest: str
     files: dict[Annotated[str, AfterValidator(_inside)], FileDigest]
     source: dict[str, Any]
-    format: Literal["onnx-genai", "onnx-embedding", "huggingface"]
+    format: Literal["onnx-genai", "onnx-embedding", "onnx-tensors", "huggingface"]
     window: Annotated[int, Field(gt=0)]
     created_by: dict[str, str]
     gate: GateFigures | None = None

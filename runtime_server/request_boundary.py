@@ -16,7 +16,7 @@ from inference_protocol import telemetry_names as names
 from inference_protocol.errors import InternalError, TidegateError
 from inference_protocol.outcome import Outcome
 from observability import server_span
-from serving.answers import EVENT_STREAM, error_body, error_headers, refusal_of, send_json
+from serving.answers import EVENT_STREAM, error_body_at, error_headers, refusal_of, send_json
 from serving.crashes import log_crash
 from serving.http_request import callers_request_id
 
@@ -85,7 +85,7 @@ async def _report(error: TidegateError, request_id: str, scope: Scope, send: Sen
     if error.http_status >= 500:
         span.set_attribute(names.ERROR_TYPE, error.error_type)
         span.set_status(StatusCode.ERROR)
-    body = error_body(error, request_id)
+    body = error_body_at(scope["path"], error, request_id)
     if head is None:
         await send_json(send, error.http_status, body, error_headers(error))
     elif (b"content-type", EVENT_STREAM.encode()) in head["headers"]:

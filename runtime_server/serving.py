@@ -15,6 +15,7 @@ from runtime_server.engine import Engine
 from runtime_server.generation_endpoint import RequestLimits
 from runtime_server.lifecycle import Lifecycle
 from runtime_server.options import RuntimeOptions
+from runtime_server.tensors.catalog import Catalog
 from serving.listener import Listener, bind_tcp, bind_unix
 from serving.server import Ending, serve_until_signal
 from serving.start import StartRefused, set_up_logging
@@ -27,6 +28,7 @@ def run(
     build_engine: Callable[[ChatModels], Engine],
     options: RuntimeOptions,
     load_embedding: LoadEmbedding,
+    open_tensors: Callable[[RuntimeOptions], Catalog] = lambda _: Catalog(),
 ) -> int:
     """Serve one engine until a signal ends it.
 
@@ -36,6 +38,7 @@ def run(
             of the versions that it serves, if there can be more than one.
         options: From the command line.
         load_embedding: Loads a model that embeds.
+        open_tensors: Opens the models that compute tensors; none does where that is left out.
 
     Returns:
         The process's exit status: 0 after a signal, 1 if the engine could not start, 2 if it was told to serve what
@@ -47,15 +50,25 @@ def run(
         models = ChatModels(load_chat_model(options.model_dir, options.model_name))
         engine = build_engine(models)
         embeddings = open_services(options, load_embedding)
+        tensors = open_tensors(options)
         listener = _bind(options, authenticated=token is not None)
     except StartRefused as exc:
         _logger.error("%s", exc)
         return 2
     tracing = TelemetrySettings(service_name, options.trace_dir, options.otlp_endpoint)
     with contextlib.closing(listener), set_up(tracing) as telemetry:
-        lifecycle = Lifecycle(engine, [service.served for service in embeddings.values()])
+        beside = [*(service.served for service in embeddings.values()), *(model.served for model in tensors)]
+        lifecycle = Lifecycle(engine, beside)
         limits = RequestLimits(default_max_tokens=options.default_max_tokens)
-        app = create_app(lifecycle, models, telemetry=telemetry, token=token, limits=limits, embeddings=embeddings)
+        app = create_app(
+            lifecycle,
+            models,
+            telemetry=telemetry,
+            token=token,
+            limits=limits,
+            embeddings=embeddings,
+            tensors=tensors,
+        )
         ending = Ending(
             drain=lambda: lifecycle.drain(options.drain_timeout_s),
             hurry=lifecycle.cancel_running,

@@ -1,4 +1,4 @@
-"""What every program of ours answers in the same way: errors in OpenAI's shape, whole JSON, the head of a stream."""
+"""What every program of ours answers in the same way: errors in a protocol's shape, JSON, the head of a stream."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import orjson
 from starlette.exceptions import HTTPException
 from starlette.types import Send
 
-from inference_protocol import headers
+from inference_protocol import headers, paths
 from inference_protocol.errors import InternalError, MethodNotAllowed, TidegateError, UnknownRoute
 
 EVENT_STREAM = "text/event-stream; charset=utf-8"
@@ -23,6 +23,13 @@ STREAM_HEADERS = {
 def error_body(error: TidegateError, request_id: str | None) -> bytes:
     """Return an error as JSON, on one line: the body of an answer, or the data of a stream's last event."""
     return orjson.dumps(error.to_openai(request_id))
+
+
+def error_body_at(path: str, error: TidegateError, request_id: str | None) -> bytes:
+    """Return an error as the protocol of this path has it."""
+    if path == paths.SERVER_METADATA or path.startswith(f"{paths.SERVER_METADATA}/"):
+        return orjson.dumps(error.to_open_inference(request_id))
+    return error_body(error, request_id)
 
 
 def error_headers(error: TidegateError) -> dict[str, str]:

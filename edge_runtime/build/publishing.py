@@ -31,7 +31,7 @@ class Recipe:
 
     name: str
     public_model: str
-    format: Literal["onnx-genai", "onnx-embedding", "huggingface"]
+    format: Literal["onnx-genai", "onnx-embedding", "onnx-tensors", "huggingface"]
     source: dict[str, Any]
     tools: tuple[str, ...]
 

@@ -29,13 +29,9 @@ class Datatype(StrEnum):
         return _SIZES.get(self)
 
     @property
-    def span(self) -> tuple[int, int] | None:
-        """The least and the greatest value of a type of whole numbers."""
-        size = self.size
-        if size is None or self is Datatype.BOOL or self in FLOATS:
-            return None
-        bits = 8 * size
-        return (0, 2**bits - 1) if self.startswith("U") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    def span(self) -> tuple[float, float] | None:
+        """The least and the greatest finite value of a type of numbers, whole ones for types of those."""
+        return _SPANS.get(self)
 
 
 _SIZES: Mapping[Datatype, int] = {
@@ -51,5 +47,11 @@ _SIZES: Mapping[Datatype, int] = {
     Datatype.FP16: 2,
     Datatype.FP32: 4,
     Datatype.FP64: 8,
+}
+_SPANS: Mapping[Datatype, tuple[float, float]] = {
+    **{Datatype(f"UINT{bits}"): (0, 2**bits - 1) for bits in (8, 16, 32, 64)},
+    **{Datatype(f"INT{bits}"): (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64)},
+    Datatype.FP32: (-3.4028234663852886e38, 3.4028234663852886e38),
+    Datatype.FP64: (-1.7976931348623157e308, 1.7976931348623157e308),
 }
 FLOATS = frozenset({Datatype.FP16, Datatype.FP32, Datatype.FP64})

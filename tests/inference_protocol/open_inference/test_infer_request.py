@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import struct
 from typing import Any
 
@@ -15,7 +16,7 @@ from inference_protocol.text_parts import Uninspectable, UninspectableCause
 
 def in_json(**fields: Any) -> InferenceRequest:
     tensor = {"name": "x", "datatype": "FP32", "shape": [2], "data": [1, 2.5], **fields}
-    return parse_infer(orjson.dumps({"inputs": [tensor]}), "m")
+    return parse_infer(json.dumps({"inputs": [tensor]}).encode(), "m")
 
 
 def in_bytes(tail: bytes, **fields: Any) -> InferenceRequest:
@@ -88,6 +89,8 @@ def test_strings_come_as_json_or_each_behind_its_length() -> None:
         ({"datatype": "UINT8", "data": [0, 256]}, "inputs[0].data", {"reason": "wrong_value", "index": 1}),
         ({"datatype": "INT64", "data": [1.0, 2]}, "inputs[0].data", {"reason": "wrong_value", "index": 0}),
         ({"datatype": "BOOL", "data": [0, True]}, "inputs[0].data", {"reason": "wrong_value", "index": 0}),
+        ({"data": [1, 1e39]}, "inputs[0].data", {"reason": "wrong_value", "index": 1}),
+        ({"datatype": "FP64", "data": [10**400, 1]}, "inputs[0].data", {"reason": "wrong_value", "index": 0}),
         ({"datatype": "BYTES", "data": ["a", 1]}, "inputs[0].data", {"reason": "wrong_value", "index": 1}),
         ({"data": "ab"}, "inputs[0].data", {}),
         ({"data": None}, "inputs[0].data", {}),

@@ -1,0 +1,1 @@
+"""Graphs that compute tensors, in ONNX Runtime."""

@@ -1,0 +1,89 @@
+"""From folders of graphs to a catalog that loads each of them when it is first asked."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from edge_runtime.tensors.description import FORMAT, GraphVersion, TensorDescription, read_description
+from edge_runtime.tensors.graph import OpenSession, TensorGraph, load_tensor_graph
+from inference_protocol.request import Task
+from inference_protocol.runtime_state import ServedModel
+from runtime_server import model_manifest
+from runtime_server.cpus import usable_cpus
+from runtime_server.model_admission import admit
+from runtime_server.model_lease import take_lease
+from runtime_server.model_manifest import ModelMissing, ModelUnsupported
+from runtime_server.options import RuntimeOptions
+from runtime_server.tensors.catalog import Catalog, CataloguedModel
+from runtime_server.tensors.model import Batching
+from runtime_server.tensors.service import TensorService
+
+_PLATFORM = "onnxruntime_onnx"
+
+_logger = logging.getLogger(__name__)
+
+
+def open_catalog(
+    options: RuntimeOptions, folders: Sequence[Path], open_session: OpenSession, *, threads: int | None = None
+) -> Catalog:
+    """Return the models of these folders.
+
+    A model that is not there is no reason not to serve the others: nothing is told of it, and a line says so.
+
+    Args:
+        options: From the command line.
+        folders: Of models.
+        open_session: Opens a graph.
+        threads: Of a run; `None` takes the CPUs that this process may use.
+
+    Raises:
+        ModelDamaged: A manifest or a description cannot be read.
+        ModelUnsupported: A folder holds something else.
+    """
+    found: list[CataloguedModel] = []
+    for folder in folders:
+        try:
+            found.append(_open(folder, options, open_session, threads or usable_cpus()))
+        except ModelMissing as error:
+            _logger.warning("Tensors are not computed by %s. %s", folder.name, error)
+    return Catalog(found)
+
+
+def _open(named: Path, options: RuntimeOptions, open_session: OpenSession, threads: int) -> CataloguedModel:
+    # Released with the process: a state that a client carries is of one version only.
+    lease = take_lease(named)
+    folder = lease.folder
+    manifest = model_manifest.read_manifest(folder)
+    if manifest.format != FORMAT:
+        raise ModelUnsupported(f"{folder} is of the format {manifest.format}; tensors come from {FORMAT} folders.")
+    description = read_description(folder)
+
+    def loaded(version: GraphVersion) -> TensorGraph:
+        admitted = admit(folder, options.trusted_keys)
+        try:
+            names = [*version.batch_axes, *version.states, *version.states.values()]
+            return load_tensor_graph(folder / version.file, names, open_session, threads)
+        finally:
+            admitted.lease.release()
+
+    services = {
+        name: TensorService(
+            f"{manifest.public_model}/{name}",
+            _batching(description, version),
+            functools.partial(loaded, version),
+            waiting_limit=options.waiting_limit,
+            states=version.states,
+        )
+        for name, version in description.versions.items()
+    }
+    served = ServedModel(
+        id=manifest.public_model, digest=manifest.digest, window=manifest.window, tasks=frozenset({Task.TENSOR})
+    )
+    return CataloguedModel(served, services, _PLATFORM, lease)
+
+
+def _batching(description: TensorDescription, version: GraphVersion) -> Batching:
+    return Batching(version.batch_axes, description.most_rows, description.wait_ms / 1000)

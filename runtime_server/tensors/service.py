@@ -1,0 +1,125 @@
+"""One version of a model that computes tensors: loaded when it is first asked, run batch by batch on a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
+
+from runtime_server.engine import QueueFull
+from runtime_server.tensors.batcher import Batcher, Computed
+from runtime_server.tensors.model import Arrays, Batching, TensorModel
+from serving.start import StartRefused
+
+_logger = logging.getLogger(__name__)
+
+
+class NotLoaded(Exception):
+    """The model cannot be loaded. The message says why."""
+
+
+class TensorService:
+    """It belongs to the event loop.
+
+    Attributes:
+        name: Of the model and its version, for logs.
+        batching: How requests may be computed together.
+        states: By input that carries a state, the output that it comes from.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        batching: Batching,
+        load: Callable[[], TensorModel],
+        *,
+        waiting_limit: int,
+        states: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Set up; nothing is loaded yet.
+
+        Args:
+            name: Of the model and its version, for logs.
+            batching: How requests may be computed together.
+            load: Loads it; takes a while, and raises `StartRefused` where it cannot be.
+            waiting_limit: Requests that may be inside beside those of the batch that runs.
+            states: By input that carries a state from request to request, the output that it comes from.
+        """
+        self.name = name
+        self.batching = batching
+        self.states = states
+        self._load = load
+        self._limit = waiting_limit + max(1, batching.most_rows)
+        self._inside = 0
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tensors")
+        self._model: TensorModel | None = None
+        self._loading: asyncio.Future[TensorModel] | None = None
+        self._batcher: Batcher | None = None
+
+    @property
+    def provider(self) -> str:
+        """What really computes; unknown until the model is loaded."""
+        return "unknown" if self._model is None else self._model.provider
+
+    async def loaded(self) -> TensorModel:
+        """Return the model, and load it where it is not yet.
+
+        Raises:
+            NotLoaded: It cannot be loaded.
+        """
+        if self._model is not None:
+            return self._model
+        if self._loading is None:
+            self._loading = asyncio.get_running_loop().run_in_executor(self._thread, self._load)
+        loading = self._loading
+        try:
+            # Whoever gives up meanwhile, the next one has use for it.
+            self._model = await asyncio.shield(loading)
+        except StartRefused as error:
+            _logger.error("The model %s cannot be loaded: %s", self.name, error)
+            raise NotLoaded(str(error)) from None
+        finally:
+            if loading.done():
+                self._loading = None
+        return self._model
+
+    async def compute(self, inputs: Arrays, outputs: Sequence[str], rows: int) -> Computed:
+        """Return outputs of the model, which is loaded. Cancelled, it stops where nobody else is in the same batch.
+
+        Raises:
+            QueueFull: Every place is taken.
+            TensorRunFailed: The model could not be run on these tensors.
+        """
+        assert self._model is not None, "tensors are compared with a loaded model"
+        if self._inside >= self._limit:
+            raise QueueFull
+        if self._batcher is None:
+            joins = all(spec.name in self.batching.axes for spec in self._model.outputs) and self.batching.most_rows > 1
+            self._batcher = Batcher(self._run, self.batching, joins)
+        self._inside += 1
+        try:
+            return await self._batcher.compute(inputs, outputs, rows)
+        finally:
+            self._inside -= 1
+
+    async def aclose(self) -> None:
+        """End what runs and let the model go."""
+        if self._batcher is not None:
+            await self._batcher.aclose()
+        await asyncio.to_thread(self._thread.shutdown)
+        if self._model is not None:
+            self._model.close()
+            self._model = None
+
+    async def _run(self, inputs: Arrays, outputs: Sequence[str]) -> Arrays:
+        model = self._model
+        assert model is not None, "it is loaded before anything is computed"
+        run = asyncio.get_running_loop().run_in_executor(self._thread, model.run, inputs, outputs)
+        try:
+            return await asyncio.shield(run)
+        except asyncio.CancelledError:
+            model.interrupt()
+            await asyncio.wait([run])  # the next run begins when the thread is free
+            raise
