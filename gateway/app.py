@@ -28,7 +28,7 @@ from gateway.api.guarded import Guarded
 from gateway.api.health import LiveEndpoint, ReadyEndpoint
 from gateway.api.inference import InferenceEndpoint
 from gateway.api.kept import KeptRequests
-from gateway.api.models import ModelsEndpoint
+from gateway.api.models import ModelEndpoint, ModelsEndpoint
 from gateway.api.openapi import OpenApiEndpoint
 from gateway.api.public_models import Parse, resolving
 from gateway.dispatch.dispatcher import Dispatcher
@@ -299,6 +299,8 @@ def _framework(rooms: Rooms, posts: Mapping[str, ASGIApp], flusher: Flusher | No
         paths.KEPT_ANSWER: kept.answer,
         paths.KEPT_STREAM: kept.stream,
         paths.MODELS: ModelsEndpoint(rooms.targets),
+        # Names may hold a slash.
+        paths.MODEL.replace("}", ":path}"): ModelEndpoint(rooms.targets),
         paths.LIVE: LiveEndpoint(),
         paths.READY: ReadyEndpoint(rooms.targets, rooms.rollout, rooms.admission, rooms.identity),
         paths.OPENAPI: OpenApiEndpoint(),

@@ -126,6 +126,7 @@ def openapi_document() -> dict[str, Any]:
                 "get": _kept("The stream's events after one that came, as they come.", _kept_stream(), _LAST_EVENT_ID)
             },
             paths.MODELS: {"get": _for_callers(_get("The public model names, as OpenAI lists them.", "ModelList"))},
+            paths.MODEL: {"get": _model()},
             paths.LIVE: {"get": _get("Whether the process turns its loop.", "Status")},
             paths.READY: {"get": _readiness()},
         },
@@ -211,6 +212,13 @@ def _takes(schema: str, summary: str) -> dict[str, Any]:
 
 def _get(summary: str, schema: str) -> dict[str, Any]:
     return {"summary": summary, "responses": {"200": _json(summary, schema)}}
+
+
+def _model() -> dict[str, Any]:
+    found = _for_callers(_get("One of them.", "Model"))
+    name = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
+    unknown = _failures((errors.UnknownModel,), headers={})
+    return {**found, "parameters": [name], "responses": {**found["responses"], **unknown}}
 
 
 def _for_callers(found: dict[str, Any]) -> dict[str, Any]:
@@ -316,7 +324,8 @@ def _schemas() -> dict[str, Any]:
         "Completion": _object("choices", choices={"type": "array"}, model=_TEXT, usage=_MAPPING),
         "Explanation": _explanation(),
         "KeptRequest": _kept_request(),
-        "ModelList": _object("object data", object=_TEXT, data={"type": "array", "items": _object("id", id=_TEXT)}),
+        "Model": _object("id object", id=_TEXT, object=_TEXT, targets=_TEXTS),
+        "ModelList": _object("object data", object=_TEXT, data={"type": "array", "items": _ref("Model")}),
         "Status": _object("status", status=_TEXT),
         "Readiness": _object("status", status=_TEXT, policy=_MAPPING, targets=_MAPPING),
         "Error": _object("error", error=_error()),

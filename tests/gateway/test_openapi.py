@@ -73,6 +73,8 @@ async def test_good_answers_are_as_described(house: HouseFactory) -> None:
         document = await document_of(h)
         for path in (paths.MODELS, paths.LIVE, paths.READY):
             check(document, path, await h.gateway.client.get(path))
+        for model in ("auto", "none"):
+            check(document, paths.MODEL, await h.gateway.client.get(paths.MODEL.format(model=model)))
         for body in (CHAT, {**CHAT, "stream": True}):
             check(document, paths.CHAT_COMPLETIONS, await h.gateway.client.post(paths.CHAT_COMPLETIONS, json=body))
         check(document, paths.ROUTE_EXPLAIN, await h.gateway.client.post(paths.ROUTE_EXPLAIN, json=CHAT))

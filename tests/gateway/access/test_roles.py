@@ -27,6 +27,7 @@ PUBLIC = {
     ("POST", "/v1/embeddings"): CALLERS,
     ("POST", "/v1/route/explain"): CALLERS,
     ("GET", "/v1/models"): CALLERS,
+    ("GET", "/v1/models/{model:path}"): CALLERS,
     ("GET", "/v1/requests/{request_id}"): CALLERS,
     ("DELETE", "/v1/requests/{request_id}"): CALLERS,
     ("GET", "/v1/requests/{request_id}/answer"): CALLERS,
