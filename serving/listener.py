@@ -33,6 +33,7 @@ class Listener:
         path: The file of a Unix socket.
         inode: Of that file, so that another's is never removed.
         tls: What connections are made under; `None` where they are in the clear.
+        is_inherited: Whether a service manager holds it, too: who connects then waits for the next process.
     """
 
     socket: socket.socket
@@ -40,6 +41,7 @@ class Listener:
     path: Path | None = None
     inode: int | None = None
     tls: ServerTls | None = None
+    is_inherited: bool = False
 
     def close(self) -> None:
         """Close the socket and remove its file, if that is still ours."""

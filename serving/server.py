@@ -113,6 +113,12 @@ class _Server(uvicorn.Server):
         _logger.info("Serving %s", self.listener.address)
         self._when_serving()
 
+    def leave_what_is_inherited(self) -> None:
+        """Take no more connections at a socket that the next process gets, too: who comes now is its."""
+        if self.listener.is_inherited:
+            for each in self.servers:
+                each.close()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
@@ -146,6 +152,7 @@ async def _serve(
         if stopping.is_set():
             _logger.info("Draining")
             manager.tell("STOPPING=1", "STATUS=Draining")
+            server.leave_what_is_inherited()
             await _first_of(ending.drain(), hurrying.wait())
             if hurrying.is_set():
                 _logger.info("Told twice: ending what still runs")

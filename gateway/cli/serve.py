@@ -10,6 +10,7 @@ from gateway.cli.checks import begin_or_fail, prepare_state_folder, refuse_missi
 from gateway.cli.options import SettingsOption, fail, settings_or_fail
 from observability import TelemetrySettings, set_up
 from serving.arenas import share_arenas
+from serving.inherited import inherited_sockets, listen_on
 from serving.listener import bind_tcp
 from serving.server import Beside, Ending, serve_until_signal
 from serving.start import StartRefused, set_up_logging
@@ -25,9 +26,12 @@ def serve(settings_file: SettingsOption = None) -> None:
     begun = begin_or_fail(settings)
     authenticated = settings.auth.is_promised
     try:
+        passed = inherited_sockets()
         listener, admin = (
-            bind_tcp(each.host, each.port, authenticated=authenticated, tls=each.secured())
-            for each in (settings.listen, settings.admin)
+            listen_on(passed[name], authenticated=authenticated, tls=each.secured())
+            if name in passed
+            else bind_tcp(each.host, each.port, authenticated=authenticated, tls=each.secured())
+            for name, each in (("gateway", settings.listen), ("admin", settings.admin))
         )
     except StartRefused as exc:
         fail(str(exc))
