@@ -6,12 +6,17 @@ import argparse
 import functools
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from edge_runtime.embeddings.graph import load_embedding_graph
-from edge_runtime.generation.loaded_graph import open_session
 from edge_runtime.generation.loading import EngineSettings
 from edge_runtime.measuring.device_profile import DeviceProfile
+from edge_runtime.providers.adapter import Adapter
+from edge_runtime.providers.adapters import ADAPTERS
+from edge_runtime.providers.options import add_provider_options, open_providers
+from edge_runtime.providers.process import COMMAND
+from edge_runtime.providers.providers import UnknownProvider
 from edge_runtime.residency.engine import ResidencyPolicy, ResidentEngine
 from edge_runtime.tensors.opening import open_catalog
 from runtime_server import serving
@@ -38,6 +43,7 @@ def _parser() -> argparse.ArgumentParser:
         "`auto` does where that changes no answer (default: %(default)s)",
     )
     _add_memory(parser.add_argument_group("memory"))
+    add_provider_options(parser.add_argument_group("execution providers"))
     parser.add_argument_group("tensors").add_argument(
         "--tensor-model-dir",
         type=Path,
@@ -74,9 +80,15 @@ def _add_memory(memory: argparse._ArgumentGroup) -> None:
     )
 
 
-def main() -> int:
-    """Run until a signal; return the process's exit status."""
-    arguments = _parser().parse_args()
+def main(adapters: Sequence[Adapter] = ADAPTERS, command: Sequence[str] = COMMAND) -> int:
+    """Run until a signal; return the process's exit status.
+
+    Args:
+        adapters: Execution providers that there are.
+        command: How the process of one is started.
+    """
+    parser = _parser()
+    arguments = parser.parse_args()
     options = RuntimeOptions.from_arguments(arguments)
     settings = EngineSettings(
         folder=options.model_dir,
@@ -97,14 +109,17 @@ def main() -> int:
     )
     path = arguments.device_profile
     told = None if path is None else DeviceProfile(path, now=time.time).record_model
+    try:
+        providers = open_providers(arguments, adapters, command)
+    except UnknownProvider as error:
+        parser.error(str(error))
     return serving.run(
         "edge_runtime",
         lambda models: ResidentEngine(settings, models, policy, loaded=told),
         options,
-        functools.partial(load_embedding_graph, threads=arguments.threads),
-        functools.partial(
-            open_catalog, folders=arguments.tensor_model_dirs, open_session=open_session, threads=arguments.threads
-        ),
+        functools.partial(load_embedding_graph, providers=providers),
+        functools.partial(open_catalog, folders=arguments.tensor_model_dirs, providers=providers),
+        providers.uses,
     )
 
 

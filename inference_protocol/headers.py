@@ -30,6 +30,8 @@ POLICY = "x-tidegate-policy"
 LABEL = "x-tidegate-label"
 SCORES = "x-tidegate-scores"
 SERVER_TIMING = "server-timing"
+# What computed the answer, which our runtimes say and the gateway passes on: `NAME` or `NAME; instead-of=NAME`.
+PROVIDER = "x-tidegate-provider"
 RETRY_AFTER = "retry-after"
 # Of the caller's own limits, as OpenAI's API names them; only where there are any.
 RATELIMIT_LIMIT_REQUESTS = "x-ratelimit-limit-requests"

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from inference_protocol.provider_policy import Work
 from inference_protocol.request import GENERATES, Task
 
 
@@ -50,6 +51,24 @@ class ServedModel(BaseModel):
     tokenizer_digest: str | None = None
 
 
+class ProviderUse(BaseModel):
+    """What runs one graph now.
+
+    Attributes:
+        model: Whose graph.
+        work: What it is for.
+        provider: The execution provider that the next run goes to.
+        passed_over: The others that may run it by the settings, each with why it does not.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    model: str
+    work: Work
+    provider: str
+    passed_over: dict[str, str] = Field(default_factory=dict)
+
+
 class RuntimeState(BaseModel):
     """A snapshot of load and speed.
 
@@ -64,6 +83,7 @@ class RuntimeState(BaseModel):
         drafted_tokens: Guessed and checked since the start.
         accepted_tokens: Those of them that the model said too.
         provider: The execution provider that really runs.
+        providers: Of every graph that others than the CPU could run.
         detail: For a person: what is being waited for, or what failed.
     """
 
@@ -81,4 +101,5 @@ class RuntimeState(BaseModel):
     accepted_tokens: int = 0
     models: tuple[ServedModel, ...] = ()
     provider: str = "unknown"
+    providers: tuple[ProviderUse, ...] = ()
     detail: str | None = None

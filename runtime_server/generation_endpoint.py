@@ -114,7 +114,7 @@ class GenerationEndpoint:
                 begin = _Beginning(admission, model, request, deadline, state.slots)
                 choices = Choices(jobs, begin, per_prompt=request.needs.n, at_once=state.slots)
                 writer = plan.writer(self._envelope(request, plan, model, scope[REQUEST_ID_KEY]))
-                reply = Reply(choices, writer, send, self._clock_ns)
+                reply = Reply(choices, writer, send, self._clock_ns, {headers.PROVIDER: state.provider})
                 try:
                     await (reply.stream() if request.stream else reply.whole())
                 except GenerationCancelled:

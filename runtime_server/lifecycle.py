@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Protocol
 
 from inference_protocol.engine_steps import EngineStep
 from inference_protocol.errors import Overloaded, Unavailable
-from inference_protocol.runtime_state import RuntimeState, RuntimeStatus, ServedModel
+from inference_protocol.runtime_state import ProviderUse, RuntimeState, RuntimeStatus, ServedModel
 from runtime_server.answer import GenerationCancelled, NothingToGenerate
 from runtime_server.engine import Engine, Generation, GenerationJob, NotReady, QueueFull
 from serving.in_flight import InFlight
@@ -80,9 +80,18 @@ class Admission:
 class Lifecycle:
     """Owns the engine from its start to its stop, and every generation in between."""
 
-    def __init__(self, engine: Engine, beside: Sequence[ServedModel] = ()) -> None:
-        """Own `engine`, which nobody else starts or stops; `beside` are models that something else serves here."""
+    def __init__(
+        self, engine: Engine, beside: Sequence[ServedModel] = (), uses: Callable[[], Sequence[ProviderUse]] = tuple
+    ) -> None:
+        """Begin before the engine's start.
+
+        Args:
+            engine: Which nobody else starts or stops.
+            beside: Models that something else serves here.
+            uses: Tells which execution provider runs what, where there is a choice.
+        """
         self._engine = engine
+        self._uses = uses
         self._beside = tuple(beside)
         self._failure: str | None = None
         self._in_flight = InFlight()
@@ -108,6 +117,9 @@ class Lifecycle:
     def state(self) -> RuntimeState:
         """Return the engine's state, or ours where we know better."""
         state = self._engine.state()
+        uses = tuple(self._uses())
+        if uses:
+            state = state.model_copy(update={"providers": uses})
         if self._beside and state.models:  # the engine's own model stays the first
             state = state.model_copy(update={"models": (*state.models, *self._beside)})
         if self._failure is not None:

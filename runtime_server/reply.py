@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import orjson
 from starlette.types import Send
@@ -21,9 +21,25 @@ class Reply:
         first_text_ns: The same of its first text; `None` until then.
     """
 
-    def __init__(self, choices: Choices, writer: AnswerWriter, send: Send, clock_ns: Callable[[], int]) -> None:
-        """Send what `writer` makes of `choices`; times are taken from `clock_ns`, in Unix nanoseconds."""
+    def __init__(
+        self,
+        choices: Choices,
+        writer: AnswerWriter,
+        send: Send,
+        clock_ns: Callable[[], int],
+        fields: Mapping[str, str],
+    ) -> None:
+        """Send what `writer` makes of `choices`.
+
+        Args:
+            choices: The answers.
+            writer: Their form.
+            send: To the client.
+            clock_ns: Unix nanoseconds.
+            fields: Of the head, beside those of its form.
+        """
         self._choices = choices
+        self._fields = fields
         self._writer = writer
         self._send = send
         self._clock_ns = clock_ns
@@ -41,7 +57,7 @@ class Reply:
                 continue
             if not started:
                 started = True
-                await send_head(self._send, 200, STREAM_HEADERS)
+                await send_head(self._send, 200, {**STREAM_HEADERS, **self._fields})
             more = not self._choices.finished()
             await self._send({"type": "http.response.body", "body": frames, "more_body": more})
 
@@ -52,7 +68,7 @@ class Reply:
             for index, piece in await self._next():
                 pieces.setdefault(index, []).append(piece)
         whole = self._writer.whole(self._choices, [pieces[index] for index in sorted(pieces)])
-        await send_json(self._send, 200, whole)
+        await send_json(self._send, 200, whole, self._fields)
 
     def _frames(self, index: int, piece: Piece) -> bytes:
         frames = self._writer.piece(index, piece)

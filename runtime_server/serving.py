@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from inference_protocol.runtime_state import ProviderUse
 from observability import TelemetrySettings, set_up
 from runtime_server.app import create_app
 from runtime_server.chat_model import load_chat_model
@@ -29,6 +30,7 @@ def run(
     options: RuntimeOptions,
     load_embedding: LoadEmbedding,
     open_tensors: Callable[[RuntimeOptions], Catalog] = lambda _: Catalog(),
+    uses: Callable[[], Sequence[ProviderUse]] = tuple,
 ) -> int:
     """Serve one engine until a signal ends it.
 
@@ -39,6 +41,7 @@ def run(
         options: From the command line.
         load_embedding: Loads a model that embeds.
         open_tensors: Opens the models that compute tensors; none does where that is left out.
+        uses: Tells which execution provider runs what, where there is a choice.
 
     Returns:
         The process's exit status: 0 after a signal, 1 if the engine could not start, 2 if it was told to serve what
@@ -58,7 +61,7 @@ def run(
     tracing = TelemetrySettings(service_name, options.trace_dir, options.otlp_endpoint)
     with contextlib.closing(listener), set_up(tracing) as telemetry:
         beside = [*(service.served for service in embeddings.values()), *(model.served for model in tensors)]
-        lifecycle = Lifecycle(engine, beside)
+        lifecycle = Lifecycle(engine, beside, uses)
         limits = RequestLimits(default_max_tokens=options.default_max_tokens)
         app = create_app(
             lifecycle,
@@ -69,13 +72,14 @@ def run(
             embeddings=embeddings,
             tensors=tensors,
         )
-        ending = Ending(
-            drain=lambda: lifecycle.drain(options.drain_timeout_s),
-            hurry=lifecycle.cancel_running,
-            failed=lifecycle.failed,
-        )
-        serve_until_signal(app, listener, ending)
+        serve_until_signal(app, listener, _ending(lifecycle, options.drain_timeout_s))
         return 1 if lifecycle.failed.is_set() else 0
+
+
+def _ending(lifecycle: Lifecycle, drain_timeout_s: float) -> Ending:
+    return Ending(
+        drain=lambda: lifecycle.drain(drain_timeout_s), hurry=lifecycle.cancel_running, failed=lifecycle.failed
+    )
 
 
 def _bind(options: RuntimeOptions, *, authenticated: bool) -> Listener:

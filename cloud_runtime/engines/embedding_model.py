@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModel
 
+from inference_protocol.execution import Execution
 from runtime_server.embeddings.model import EmbeddingFailed, Rows, Vectors
 
 
@@ -23,7 +24,7 @@ class TorchEmbedding:
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         loaded = AutoModel.from_pretrained(folder, local_files_only=True, dtype=torch.float32, add_pooling_layer=False)
         self._model = loaded.to(self._device).eval()
-        self.provider = f"torch-{self._device.type}"
+        self.execution = Execution(f"torch-{self._device.type}")
 
     def run(self, rows: Rows) -> Vectors:  # noqa: D102  # see `EmbeddingModel`
         longest = max(map(len, rows))

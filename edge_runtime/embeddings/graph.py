@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import onnxruntime as ort
 
-from edge_runtime.generation.interruption import Interruption
-from edge_runtime.generation.loaded_graph import ORT_ERRORS, open_session
+from edge_runtime.providers.graph_file import GraphFile
+from edge_runtime.providers.opened import OpenedGraph
+from edge_runtime.providers.providers import Providers
+from edge_runtime.providers.samples import Feeds
+from edge_runtime.providers.sessions import ORT_ERRORS
 from edge_runtime.residency.memory import give_back_freed
-from runtime_server.cpus import usable_cpus
+from inference_protocol.execution import Execution
+from inference_protocol.provider_policy import Work
 from runtime_server.embeddings.model import EmbeddingFailed, Rows, Vectors
 from runtime_server.model_manifest import Manifest, ModelUnsupported
 
@@ -20,27 +23,25 @@ INPUTS = ("input_ids", "attention_mask")
 OUTPUT = "sentence_embedding"
 
 
-class EmbeddingGraph:
-    """One session. Satisfies `runtime_server.embeddings.model.EmbeddingModel`."""
+_SAMPLE_TOKENS = 64
+_FIRST_WORD = 1000  # ids below are marks and single letters
 
-    def __init__(self, session: ort.InferenceSession) -> None:
-        """Run this session, of a graph with the inputs and the output that are named here."""
-        self.provider: str = session.get_providers()[0]
-        self._session: ort.InferenceSession | None = session
-        self._interruption = Interruption()
+
+class EmbeddingGraph:
+    """One graph. Satisfies `runtime_server.embeddings.model.EmbeddingModel`."""
+
+    def __init__(self, graph: OpenedGraph, providers: Providers) -> None:
+        """Run this one, with the inputs and the output that are named here, which `providers` opened."""
+        self._graph = graph
+        self._providers = providers
+
+    @property
+    def execution(self) -> Execution:  # noqa: D102  # see `EmbeddingModel`
+        return self._graph.execution
 
     def run(self, rows: Rows) -> Vectors:  # noqa: D102  # see `EmbeddingModel`
-        assert self._session is not None, "it is not run once it is closed"
-        longest = max(map(len, rows))
-        ids = np.zeros((len(rows), longest), np.int64)
-        mask = np.zeros_like(ids)
-        for at, row in enumerate(rows):
-            ids[at, : len(row)] = row
-            mask[at, : len(row)] = 1
-        self._interruption = Interruption()
         try:
-            feeds = dict(zip(INPUTS, (ids, mask), strict=True))
-            (vectors,) = self._session.run([OUTPUT], feeds, self._interruption.options())
+            vectors = self._graph.run(_feeds(rows))[OUTPUT]
         except ORT_ERRORS as error:
             raise EmbeddingFailed(type(error).__name__) from None
         found: Vectors = np.asarray(vectors, np.float32)
@@ -49,34 +50,58 @@ class EmbeddingGraph:
         return found
 
     def interrupt(self) -> None:  # noqa: D102  # see `EmbeddingModel`
-        self._interruption.set()
+        self._graph.interrupt()
 
     def close(self) -> None:  # noqa: D102  # see `EmbeddingModel`
-        self._session = None
+        self._providers.close(self._graph)
         give_back_freed()
 
 
-def load_embedding_graph(folder: Path, manifest: Manifest, *, threads: int | None = None) -> EmbeddingGraph:
+def embedding_file(folder: Path, manifest: Manifest) -> GraphFile:
+    """Return the graph of a folder, and rows of made-up words to try it with."""
+
+    def samples(batch: int) -> Feeds:
+        rng = np.random.default_rng(batch)
+        return _feeds(
+            [tuple(rng.integers(_FIRST_WORD, 2 * _FIRST_WORD, _SAMPLE_TOKENS).tolist()) for _ in range(batch)]
+        )
+
+    return GraphFile(folder / FILE_NAME, manifest.public_model, manifest.digest, Work.EMBEDDINGS, samples)
+
+
+def load_embedding_graph(folder: Path, manifest: Manifest, providers: Providers) -> EmbeddingGraph:
     """Load a folder's graph and run it once.
 
     Args:
         folder: Whose files were verified.
         manifest: What it says of itself.
-        threads: Of a run; `None` takes the CPUs that this process may use.
+        providers: What there is to run it.
 
     Raises:
         ModelUnsupported: It cannot be run here, or is no such graph.
     """
     if manifest.format != FORMAT:
         raise ModelUnsupported(f"{folder} is of the format {manifest.format}; the edge embeds with {FORMAT} folders.")
-    session = open_session(folder / FILE_NAME, threads or usable_cpus())
-    asked = {value.name for value in session.get_inputs()}
-    told = {value.name for value in session.get_outputs()}
-    if asked != set(INPUTS) or OUTPUT not in told:
-        raise ModelUnsupported(f"{folder / FILE_NAME} must take {' and '.join(INPUTS)} and return {OUTPUT}.")
-    graph = EmbeddingGraph(session)
+    opened = providers.open(embedding_file(folder, manifest))
+    graph = EmbeddingGraph(opened, providers)
     try:
+        if opened.inputs != set(INPUTS) or OUTPUT not in opened.outputs:
+            raise ModelUnsupported(f"{folder / FILE_NAME} must take {' and '.join(INPUTS)} and return {OUTPUT}.")
         graph.run([(0,)])
     except EmbeddingFailed as error:
+        graph.close()
         raise ModelUnsupported(f"{folder / FILE_NAME} fails on its first run: {error}") from None
+    except ModelUnsupported:
+        graph.close()
+        raise
     return graph
+
+
+def _feeds(rows: Rows) -> Feeds:
+    longest = max(map(len, rows))
+    ids = np.zeros((len(rows), longest), np.int64)
+    mask = np.zeros_like(ids)
+    for at, row in enumerate(rows):
+        ids[at, : len(row)] = row
+        mask[at, : len(row)] = 1
+    return dict(zip(INPUTS, (ids, mask), strict=True))

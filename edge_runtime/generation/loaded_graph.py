@@ -8,22 +8,11 @@ from typing import Any
 
 import numpy as np
 import onnxruntime as ort
-from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from edge_runtime.generation.genai_config import DecoderConfig
+from edge_runtime.providers.cpu import open_on_cpu
 from runtime_server.model_manifest import ModelUnsupported
 
-# ONNX Runtime's exceptions have no base class of their own.
-ORT_ERRORS = (
-    ort_errors.EPFail,
-    ort_errors.Fail,
-    ort_errors.InvalidArgument,
-    ort_errors.InvalidGraph,
-    ort_errors.InvalidProtobuf,
-    ort_errors.NoSuchFile,
-    ort_errors.NotImplemented,
-    ort_errors.RuntimeException,
-)
 _FLOATS: dict[str, type[np.floating[Any]]] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 
 
@@ -61,7 +50,7 @@ def load_graph(path: Path, decoder: DecoderConfig, threads: int) -> LoadedGraph:
     Raises:
         ModelUnsupported: The file is not a graph that can be run as `decoder` describes it.
     """
-    session = open_session(path, threads)
+    session = open_on_cpu(path, threads)
     asked = _check_names(session, decoder)
     types = {value.name: value.type for value in (*session.get_inputs(), *session.get_outputs())}
     return LoadedGraph(
@@ -73,30 +62,6 @@ def load_graph(path: Path, decoder: DecoderConfig, threads: int) -> LoadedGraph:
         cache_type=_float_type(types, decoder.inputs.past_key_names % 0),
         logits_type=_float_type(types, decoder.outputs.logits),
     )
-
-
-def open_session(path: Path, threads: int) -> ort.InferenceSession:
-    """Load a graph on the CPU, as every graph of ours is.
-
-    Raises:
-        ModelUnsupported: It cannot be loaded.
-    """
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    # An arena never shrinks, and each graph would have one as large as its largest run. Without it a run is as fast.
-    options.enable_cpu_mem_arena = False
-    options.log_severity_level = 4  # errors are raised, and logged by whoever catches them
-    # Waiting for work by spinning makes single-stream decode 1.4 times as fast (8.2 against 11.8 ms) and burns cores
-    # that others want. 50 µs is as fast as a millisecond, burns less, and spinning ends with the run.
-    options.add_session_config_entry("session.intra_op.spin_duration_us", "50")
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    # Products of small activations are often subnormal, which a multiplication takes ten times as long for.
-    options.add_session_config_entry("session.set_denormal_as_zero", "1")
-    try:
-        return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except ORT_ERRORS as error:
-        raise ModelUnsupported(f"{path} cannot be loaded: {error}") from error
 
 
 def _check_names(session: ort.InferenceSession, decoder: DecoderConfig) -> set[str]:

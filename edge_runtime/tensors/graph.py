@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
 
-from edge_runtime.generation.interruption import Interruption
-from edge_runtime.generation.loaded_graph import ORT_ERRORS
+from edge_runtime.providers.graph_file import GraphFile
+from edge_runtime.providers.opened import OpenedGraph
+from edge_runtime.providers.providers import Providers
+from edge_runtime.providers.sessions import ORT_ERRORS
 from edge_runtime.residency.memory import give_back_freed
+from inference_protocol.execution import Execution
 from inference_protocol.open_inference.datatypes import Datatype
 from runtime_server.model_manifest import ModelUnsupported
 from runtime_server.tensors.model import Arrays, TensorRunFailed, TensorSpec
-
-OpenSession = Callable[[Path, int], ort.InferenceSession]
-"""Opens a graph with so many threads; raises `ModelUnsupported` where it cannot."""
 
 _DATATYPES: Mapping[str, Datatype] = {
     "tensor(bool)": Datatype.BOOL,
@@ -31,55 +29,66 @@ _DATATYPES: Mapping[str, Datatype] = {
 
 
 class TensorGraph:
-    """One session. Satisfies `runtime_server.tensors.model.TensorModel`."""
+    """One graph. Satisfies `runtime_server.tensors.model.TensorModel`."""
 
-    def __init__(self, session: ort.InferenceSession) -> None:
-        """Run this session.
+    def __init__(self, graph: OpenedGraph, providers: Providers) -> None:
+        """Run this one, which `providers` opened.
 
         Raises:
             ModelUnsupported: It takes or gives something that the protocol cannot carry.
         """
-        self.provider: str = session.get_providers()[0]
-        self.inputs: Sequence[TensorSpec] = [_spec(value) for value in session.get_inputs()]
-        self.outputs: Sequence[TensorSpec] = [_spec(value) for value in session.get_outputs()]
-        self._session: ort.InferenceSession | None = session
-        self._interruption = Interruption()
+        assert graph.session is not None, "it was just opened"
+        self.inputs: Sequence[TensorSpec] = [_spec(value) for value in graph.session.get_inputs()]
+        self.outputs: Sequence[TensorSpec] = [_spec(value) for value in graph.session.get_outputs()]
+        self._graph = graph
+        self._providers = providers
+
+    @property
+    def execution(self) -> Execution:  # noqa: D102  # see `TensorModel`
+        return self._graph.execution
 
     def run(self, inputs: Arrays, outputs: Sequence[str]) -> Arrays:  # noqa: D102  # see `TensorModel`
-        assert self._session is not None, "it is not run once it is closed"
-        self._interruption = Interruption()
         try:
-            found = self._session.run(list(outputs), dict(inputs), self._interruption.options())
+            found = self._graph.run(inputs, outputs)
         except ORT_ERRORS as error:
             raise TensorRunFailed(type(error).__name__) from None
-        return {name: np.asarray(each) for name, each in zip(outputs, found, strict=True)}
+        return {name: np.asarray(each) for name, each in found.items()}
 
     def interrupt(self) -> None:  # noqa: D102  # see `TensorModel`
-        self._interruption.set()
+        self._graph.interrupt()
 
     def close(self) -> None:  # noqa: D102  # see `TensorModel`
-        self._session = None
+        self._providers.close(self._graph)
         give_back_freed()
 
 
-def load_tensor_graph(path: Path, tensors: Sequence[str], open_session: OpenSession, threads: int) -> TensorGraph:
+def load_tensor_graph(file: GraphFile, tensors: Sequence[str], providers: Providers) -> TensorGraph:
     """Load a graph.
 
     Args:
-        path: Of a file that was verified.
+        file: Which was verified.
         tensors: Names that its folder's description speaks of.
-        open_session: Opens it.
-        threads: Of a run.
+        providers: What there is to run it.
 
     Raises:
         ModelUnsupported: It cannot be run here, or is not the graph that is described.
     """
-    graph = TensorGraph(open_session(path, threads))
+    opened = providers.open(file)
+    try:
+        graph = TensorGraph(opened, providers)
+        _require_described(graph, file, tensors)
+    except ModelUnsupported:
+        providers.close(opened)
+        raise
+    return graph
+
+
+def _require_described(graph: TensorGraph, file: GraphFile, tensors: Sequence[str]) -> None:
     known = {spec.name for spec in (*graph.inputs, *graph.outputs)}
     strange = sorted(set(tensors) - known)
     if strange:
-        raise ModelUnsupported(f"{path} has no input or output {', '.join(strange)}, of which its description speaks.")
-    return graph
+        named = ", ".join(strange)
+        raise ModelUnsupported(f"{file.path} has no input or output {named}, of which its description speaks.")
 
 
 def _spec(value: Any) -> TensorSpec:

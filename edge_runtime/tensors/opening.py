@@ -7,12 +7,14 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+from edge_runtime.providers.graph_file import GraphFile
+from edge_runtime.providers.providers import Providers
 from edge_runtime.tensors.description import FORMAT, GraphVersion, TensorDescription, read_description
-from edge_runtime.tensors.graph import OpenSession, TensorGraph, load_tensor_graph
+from edge_runtime.tensors.graph import TensorGraph, load_tensor_graph
+from inference_protocol.provider_policy import Work
 from inference_protocol.request import Task
 from inference_protocol.runtime_state import ServedModel
 from runtime_server import model_manifest
-from runtime_server.cpus import usable_cpus
 from runtime_server.model_admission import admit
 from runtime_server.model_lease import take_lease
 from runtime_server.model_manifest import ModelMissing, ModelUnsupported
@@ -26,9 +28,7 @@ _PLATFORM = "onnxruntime_onnx"
 _logger = logging.getLogger(__name__)
 
 
-def open_catalog(
-    options: RuntimeOptions, folders: Sequence[Path], open_session: OpenSession, *, threads: int | None = None
-) -> Catalog:
+def open_catalog(options: RuntimeOptions, folders: Sequence[Path], providers: Providers) -> Catalog:
     """Return the models of these folders.
 
     A model that is not there is no reason not to serve the others: nothing is told of it, and a line says so.
@@ -36,8 +36,7 @@ def open_catalog(
     Args:
         options: From the command line.
         folders: Of models.
-        open_session: Opens a graph.
-        threads: Of a run; `None` takes the CPUs that this process may use.
+        providers: What there is to run their graphs.
 
     Raises:
         ModelDamaged: A manifest or a description cannot be read.
@@ -46,13 +45,13 @@ def open_catalog(
     found: list[CataloguedModel] = []
     for folder in folders:
         try:
-            found.append(_open(folder, options, open_session, threads or usable_cpus()))
+            found.append(_open(folder, options, providers))
         except ModelMissing as error:
             _logger.warning("Tensors are not computed by %s. %s", folder.name, error)
     return Catalog(found)
 
 
-def _open(named: Path, options: RuntimeOptions, open_session: OpenSession, threads: int) -> CataloguedModel:
+def _open(named: Path, options: RuntimeOptions, providers: Providers) -> CataloguedModel:
     # Released with the process: a state that a client carries is of one version only.
     lease = take_lease(named)
     folder = lease.folder
@@ -65,7 +64,8 @@ def _open(named: Path, options: RuntimeOptions, open_session: OpenSession, threa
         admitted = admit(folder, options.trusted_keys)
         try:
             names = [*version.batch_axes, *version.states, *version.states.values()]
-            return load_tensor_graph(folder / version.file, names, open_session, threads)
+            file = GraphFile(folder / version.file, manifest.public_model, manifest.digest, Work.TENSORS)
+            return load_tensor_graph(file, names, providers)
         finally:
             admitted.lease.release()
 

@@ -9,7 +9,7 @@ from opentelemetry.trace import Span, SpanKind, Tracer
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from inference_protocol import openai_embedding
+from inference_protocol import headers, openai_embedding
 from inference_protocol import telemetry_names as names
 from inference_protocol.errors import (
     CapabilityUnavailable,
@@ -28,6 +28,7 @@ from runtime_server.embeddings.answer import answer_body
 from runtime_server.embeddings.model import EmbeddingFailed, Rows
 from runtime_server.embeddings.service import Embedded, EmbeddingService, NotLoaded
 from runtime_server.engine import RUN_FAILED, QueueFull
+from runtime_server.execution_attributes import execution_attributes
 from runtime_server.generation_endpoint import RequestLimits
 from runtime_server.latency_budget import latency_budget
 from runtime_server.lifecycle import Lifecycle
@@ -82,11 +83,11 @@ class EmbeddingsEndpoint:
             _describe(span, request, service, rows)
             began_ns = self._clock_ns()
             embedded = await self._embed(service, rows, client, deadline)
-            span.set_attribute(names.EXECUTION_PROVIDER, service.provider)
+            span.set_attributes(execution_attributes(embedded.execution))
             self._draw(span, embedded.timings, began_ns)
             encoding, tokens = openai_embedding.encoding(request.tree), sum(map(len, rows))
             body = await asyncio.to_thread(answer_body, embedded, service.served.id, encoding, tokens)
-            await send_json(send, 200, body)
+            await send_json(send, 200, body, {headers.PROVIDER: embedded.execution.header})
 
     async def _read(self, raw: bytes) -> tuple[InferenceRequest, EmbeddingService, Rows]:
         if len(raw) <= self._limits.inline_body_bytes:

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from inference_protocol.execution import Execution
+
 Rows = Sequence[tuple[int, ...]]
 """Token ids of each input, none empty."""
 Vectors = NDArray[np.floating[Any]]
@@ -19,13 +21,12 @@ class EmbeddingFailed(Exception):
 
 
 class EmbeddingModel(Protocol):
-    """A loaded model. One thread at a time runs it.
+    """A loaded model. One thread at a time runs it."""
 
-    Attributes:
-        provider: What really computes.
-    """
-
-    provider: str
+    @property
+    def execution(self) -> Execution:
+        """What computed the last run, or what would compute the first."""
+        ...
 
     def run(self, rows: Rows) -> Vectors:
         """Return the vectors of these inputs.

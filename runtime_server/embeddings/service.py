@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from inference_protocol.execution import Execution
 from inference_protocol.runtime_state import ServedModel
 from inference_protocol.timings import Timings
 from runtime_server.embeddings.batches import batches
@@ -40,6 +41,7 @@ class Embedded:
 
     vectors: Vectors
     timings: Timings
+    execution: Execution
 
 
 class EmbeddingService:
@@ -84,11 +86,6 @@ class EmbeddingService:
         self._idle: asyncio.TimerHandle | None = None
         self._unloading: asyncio.Task[None] | None = None
 
-    @property
-    def provider(self) -> str:
-        """What really computes; unknown until the model is loaded."""
-        return "unknown" if self._model is None else self._model.provider
-
     async def embed(self, rows: Rows) -> Embedded:
         """Return the vectors of these inputs. Cancelled, it stops in the middle of a batch where the model can.
 
@@ -99,6 +96,7 @@ class EmbeddingService:
         """
         clock = asyncio.get_running_loop().time
         vectors: Vectors | None = None
+        executions: list[Execution] = []
         with self._place():
             moments = Moments(clock())
             for batch in batches([len(row) for row in rows], BATCH_TOKENS):
@@ -106,12 +104,14 @@ class EmbeddingService:
                     moments.started = moments.started or clock()
                     model = self._model or await self._loaded()
                     found = await self._run(model, [rows[at] for at in batch])
+                    executions.append(model.execution)
                 if vectors is None:
                     vectors = np.empty((len(rows), found.shape[1]), np.float32)
                 vectors[batch] = found
             moments.prefilled = moments.ended = clock()
         assert vectors is not None, "there is at least one input"
-        return Embedded(vectors, moments.timings)
+        stood_in = next((each for each in executions if each.instead_of is not None), executions[-1])
+        return Embedded(vectors, moments.timings, stood_in)
 
     async def aclose(self) -> None:
         """End what runs and let the model go."""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from inference_protocol.execution import UNKNOWN, Execution
 from runtime_server.moments import Moments
 from runtime_server.tensors.model import Arrays, Batching, TensorRunFailed
 
@@ -32,15 +33,17 @@ class _Job:
     moments: Moments
     answer: asyncio.Future[Arrays]
     batch_rows: int = 0
+    execution: Execution = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """The outputs that one request asked for, and how many rows ran in the same batch."""
+    """The outputs that one request asked for, how many rows ran in the same batch, and on what."""
 
     arrays: Arrays
     moments: Moments
     batch_rows: int
+    execution: Execution
 
 
 @dataclass(slots=True)
@@ -51,11 +54,13 @@ class Batcher:
         run: Computes a batch.
         batching: What may be computed together.
         joins: Whether requests are, which takes rows in every output.
+        execution: Tells what computed the last batch.
     """
 
     run: Run
     batching: Batching
     joins: bool
+    execution: Callable[[], Execution] = lambda: UNKNOWN  # of runs that nobody tells of
     _waiting: deque[_Job] = field(default_factory=deque)
     _worker: asyncio.Task[None] | None = None
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
@@ -73,7 +78,7 @@ class Batcher:
         if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._work())
         arrays = await job.answer
-        return Computed(arrays, job.moments, job.batch_rows)
+        return Computed(arrays, job.moments, job.batch_rows, job.execution)
 
     async def aclose(self) -> None:
         """End what runs; whoever waits is told that it failed."""
@@ -139,7 +144,9 @@ class Batcher:
         for job in batch:
             job.answer.add_done_callback(lambda _: run.cancel() if all(each.answer.done() for each in batch) else None)
         try:
-            found = self._parted(await run, batch)
+            computed = await run
+            execution = self.execution()  # before the next batch begins
+            found = self._parted(computed, batch)
         except TensorRunFailed as error:
             for job in batch:
                 _fail(job, error)
@@ -150,6 +157,7 @@ class Batcher:
         else:
             for job, arrays in zip(batch, found, strict=True):
                 job.moments.prefilled = job.moments.ended = clock()
+                job.execution = execution
                 if not job.answer.done():
                     job.answer.set_result(arrays)
         finally:

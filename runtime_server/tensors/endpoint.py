@@ -19,6 +19,7 @@ from inference_protocol.errors import (
     Overloaded,
     Unavailable,
 )
+from inference_protocol.execution import Execution
 from inference_protocol.open_inference.call import TensorCall
 from inference_protocol.open_inference.infer_answer import BINARY_TYPE, JSON_TYPE, InferAnswer, write_answer
 from inference_protocol.open_inference.infer_request import json_length, parse_infer
@@ -26,6 +27,7 @@ from inference_protocol.request import InferenceRequest, Task
 from inference_protocol.timings import Timings
 from observability import child, server_span
 from runtime_server.engine import RUN_FAILED, QueueFull
+from runtime_server.execution_attributes import execution_attributes
 from runtime_server.latency_budget import latency_budget
 from runtime_server.lifecycle import Lifecycle
 from runtime_server.tensors.arrays import to_array, to_output
@@ -95,11 +97,11 @@ class InferEndpoint:
             arrays = await _maybe_off_loop(len(raw), _arrays, call)
             began_ns, span = self._clock_ns(), server_span(scope)
             computed = await self._compute(service, arrays, [spec.name for spec, _ in wanted], rows, client, deadline)
-            _describe(span, model.served.id, service, computed)
+            _describe(span, model.served.id, computed)
             self._draw(span, computed.moments.timings, began_ns)
             size = sum(each.nbytes for each in computed.arrays.values())
             answer = await _maybe_off_loop(size, _written, model.served.id, version, call, wanted, computed)
-            await _send(send, answer)
+            await _send(send, answer, computed.execution)
 
     async def _compute(  # what a computation is made of
         self,
@@ -155,11 +157,10 @@ async def _load(service: TensorService) -> TensorModel:
         raise Unavailable(f"The model cannot be loaded: {error}") from None
 
 
-async def _send(send: Send, answer: InferAnswer) -> None:
-    if answer.json_bytes is None:
-        await send_whole(send, 200, answer.body, {"content-type": JSON_TYPE})
-        return
-    fields = {"content-type": BINARY_TYPE, headers.INFERENCE_JSON_LENGTH: str(answer.json_bytes)}
+async def _send(send: Send, answer: InferAnswer, execution: Execution) -> None:
+    fields = {headers.PROVIDER: execution.header, "content-type": JSON_TYPE}
+    if answer.json_bytes is not None:
+        fields |= {"content-type": BINARY_TYPE, headers.INFERENCE_JSON_LENGTH: str(answer.json_bytes)}
     await send_whole(send, 200, answer.body, fields)
 
 
@@ -191,13 +192,13 @@ def _is_cancelled() -> bool:
     return here is not None and here.cancelling() > 0
 
 
-def _describe(span: Span, model: str, service: TensorService, computed: Computed) -> None:
+def _describe(span: Span, model: str, computed: Computed) -> None:
     span.set_attributes(
         {
             names.GEN_AI_OPERATION_NAME: names.OPERATIONS[Task.TENSOR],
             names.GEN_AI_PROVIDER_NAME: _PROVIDER_NAME,
             names.GEN_AI_REQUEST_MODEL: model,
-            names.EXECUTION_PROVIDER: service.provider,
+            **execution_attributes(computed.execution),
             names.BATCH: computed.batch_rows,
         }
     )

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
+from inference_protocol.execution import Execution
 from inference_protocol.open_inference.datatypes import Datatype
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -46,14 +47,17 @@ class TensorModel(Protocol):
     """A loaded model. One thread at a time runs it.
 
     Attributes:
-        provider: What really computes.
         inputs: In the graph's order.
         outputs: Likewise.
     """
 
-    provider: str
     inputs: Sequence[TensorSpec]
     outputs: Sequence[TensorSpec]
+
+    @property
+    def execution(self) -> Execution:
+        """What computed the last run, or what would compute the first."""
+        ...
 
     def run(self, inputs: Arrays, outputs: Sequence[str]) -> Arrays:
         """Return these outputs.

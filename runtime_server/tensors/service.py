@@ -58,11 +58,6 @@ class TensorService:
         self._loading: asyncio.Future[TensorModel] | None = None
         self._batcher: Batcher | None = None
 
-    @property
-    def provider(self) -> str:
-        """What really computes; unknown until the model is loaded."""
-        return "unknown" if self._model is None else self._model.provider
-
     async def loaded(self) -> TensorModel:
         """Return the model, and load it where it is not yet.
 
@@ -92,12 +87,13 @@ class TensorService:
             QueueFull: Every place is taken.
             TensorRunFailed: The model could not be run on these tensors.
         """
-        assert self._model is not None, "tensors are compared with a loaded model"
+        model = self._model
+        assert model is not None, "tensors are compared with a loaded model"
         if self._inside >= self._limit:
             raise QueueFull
         if self._batcher is None:
-            joins = all(spec.name in self.batching.axes for spec in self._model.outputs) and self.batching.most_rows > 1
-            self._batcher = Batcher(self._run, self.batching, joins)
+            joins = all(spec.name in self.batching.axes for spec in model.outputs) and self.batching.most_rows > 1
+            self._batcher = Batcher(self._run, self.batching, joins, lambda: model.execution)
         self._inside += 1
         try:
             return await self._batcher.compute(inputs, outputs, rows)

@@ -16,6 +16,7 @@ from cloud_runtime.engines.embedding_model import TorchEmbedding
 from edge_runtime.build.embedding.folder import write_graph_folder
 from edge_runtime.build.errors import NotImportable
 from edge_runtime.embeddings.graph import EmbeddingGraph, load_embedding_graph
+from edge_runtime.providers.providers import cpu_only
 from runtime_server import model_manifest
 from runtime_server.embeddings.encoder import InputEncoder, load_encoder
 from runtime_server.embeddings.model import EmbeddingFailed, Rows
@@ -50,7 +51,7 @@ def published(models_dir: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def graph(lease: ModelLease) -> EmbeddingGraph:
-    return load_embedding_graph(lease.folder, model_manifest.read_manifest(lease.folder), threads=2)
+    return load_embedding_graph(lease.folder, model_manifest.read_manifest(lease.folder), cpu_only(2))
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +104,7 @@ def test_a_folder_of_another_format_is_not_loaded(models_dir: Path) -> None:
     with take_lease(models_dir / "all-minilm-l6-v2-f32") as lease:
         manifest = model_manifest.read_manifest(lease.folder)
         with pytest.raises(ModelUnsupported, match="of the format huggingface"):
-            load_embedding_graph(lease.folder, manifest)
+            load_embedding_graph(lease.folder, manifest, cpu_only(2))
 
 
 @pytest.mark.parametrize(
