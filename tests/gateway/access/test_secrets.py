@@ -50,12 +50,7 @@ async def blames(request: Received) -> None:
     await request.json_answer(400, {"error": {"message": told, "param": told}})
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [says("fine"), tells_what_it_was_sent, blames, breaks_off],
-    ids=["fine", "repeats", "blames", "breaks off"],
-)
-async def test_no_secret_is_in_any_output(tmp_path: Path, answer: Any) -> None:
+async def test_no_secret_is_in_any_output(tmp_path: Path) -> None:
     authority, provider = trustme.CA(), Provider()
     trusted = trusting(authority)
     (tmp_path / "credentials").mkdir()
@@ -77,8 +72,8 @@ async def test_no_secret_is_in_any_output(tmp_path: Path, answer: Any) -> None:
     secrets = [OF_ENV, OF_SYSTEMD, whole.partition(".")[2], *token.split(".")[1:], private[:40]]
     operator = key("oper", roles=["operator"])
     async with (
-        ScriptedRuntime(answer) as edge,
-        ScriptedRuntime(answer, state(window=8192)) as cloud,
+        ScriptedRuntime() as edge,
+        ScriptedRuntime(report=state(window=8192)) as cloud,
         serving(
             tmp_path,
             edge,
@@ -90,7 +85,10 @@ async def test_no_secret_is_in_any_output(tmp_path: Path, answer: Any) -> None:
             auth={"keys": [operator], "issuers": {"corp": issuer}},
         ) as found,
     ):
-        outputs = [output async for output in asked(found, trusted, [whole, token])]
+        outputs = []
+        for answer in (says("fine"), tells_what_it_was_sent, blames, breaks_off):
+            edge.answer = cloud.answer = answer
+            outputs += [output async for output in asked(found, trusted, [whole, token])]
         sent = {request.headers.get("authorization") for request in cloud.requests}
         assert sent == {f"Bearer {OF_SYSTEMD}"}
         assert edge.posts + cloud.posts
