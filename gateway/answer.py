@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 from inference_protocol.openai_stream import ChunkFacts, Usage
 from inference_protocol.timings import Timings
+
+_JSON = MappingProxyType({"content-type": "application/json"})
 
 
 class AnswerFacts:
@@ -43,9 +46,10 @@ class AnswerFacts:
 class BufferedAnswer:
     """An answer that was not streamed: complete, or not there at all."""
 
-    def __init__(self, body: bytes, facts: AnswerFacts) -> None:
-        """Hold the whole body."""
+    def __init__(self, body: bytes, facts: AnswerFacts, head: Mapping[str, str] = _JSON) -> None:
+        """Hold the whole body; `head` says what it is, by header fields."""
         self.body = body
+        self.head = head
         self.facts = facts
 
     async def aclose(self) -> None:

@@ -30,7 +30,8 @@ from gateway.api.inference import InferenceEndpoint
 from gateway.api.kept import KeptRequests
 from gateway.api.models import ModelEndpoint, ModelsEndpoint
 from gateway.api.openapi import OpenApiEndpoint
-from gateway.api.public_models import Parse, resolving
+from gateway.api.public_models import Parse, always, resolving
+from gateway.api.tensors import INFER_ROUTES, TensorReports, parse_explained, tensor_parser
 from gateway.dispatch.dispatcher import Dispatcher
 from gateway.dispatch.outbound import Outbound
 from gateway.dispatch.stream_watch import StreamLimits
@@ -61,11 +62,12 @@ from observability import Meters, ServerSpanMiddleware
 from routing_policies.signals.scanner import build_scanner
 from serving.http_request import read_body
 from serving.in_flight import InFlight
+from serving.named_route import NamedRoute
 from serving.web_guard import WebGuard
 
-QUIET_PATHS = frozenset({paths.LIVE, paths.READY, paths.MODELS, paths.OPENAPI})
+QUIET_PATHS = frozenset({paths.LIVE, paths.READY, paths.MODELS, paths.OPENAPI, paths.SERVER_LIVE, paths.SERVER_READY})
 # What everybody may ask for, whoever they are.
-OPEN_PATHS = frozenset({paths.LIVE, paths.READY, paths.OPENAPI})
+OPEN_PATHS = frozenset({paths.LIVE, paths.READY, paths.OPENAPI, paths.SERVER_LIVE, paths.SERVER_READY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class _Way:
     answering: Answering
     settlement: Settlement
     parsers: Mapping[str, Parse]
+    resolve: Callable[[Parse], Parse]
 
 
 def create_app(
@@ -214,15 +217,19 @@ def _pipeline(
 
 
 def _way(settings: Settings, rooms: Rooms, pipeline: Pipeline, clock: Callable[[], float]) -> _Way:
-    chat, completion, embedding = (
-        resolving(parse, settings.default_model, rooms.targets.public_models)
-        for parse in (parse_chat, parse_completion, parse_embedding)
+    resolve = functools.partial(
+        resolving, default_model=settings.default_model, public_models=rooms.targets.public_models
     )
     return _Way(
         pipeline,
         Answering(pipeline, _stream_limits(settings)),
         Settlement(rooms.targets, rooms.records, rooms.metrics, clock=clock),
-        {paths.CHAT_COMPLETIONS: chat, paths.COMPLETIONS: completion, paths.EMBEDDINGS: embedding},
+        {
+            paths.CHAT_COMPLETIONS: resolve(parse_chat),
+            paths.COMPLETIONS: resolve(parse_completion),
+            paths.EMBEDDINGS: resolve(parse_embedding),
+        },
+        resolve,
     )
 
 
@@ -243,9 +250,14 @@ def _posts(
     )
     answering = Deferring(way.answering, way.pipeline, rooms.kept.outbox, rooms.connectivity)
     posts: dict[str, ASGIApp] = {
-        path: endpoint(answering, parse=parse, finishing=rooms.kept.finishing) for path, parse in way.parsers.items()
+        path: endpoint(answering, parser=always(parse), finishing=rooms.kept.finishing)
+        for path, parse in way.parsers.items()
     }
-    return {**posts, paths.ROUTE_EXPLAIN: endpoint(Explaining(way.pipeline), parse=either_of(way.parsers))}
+    tensors = tensor_parser(way.resolve)
+    for route in INFER_ROUTES:
+        posts[route] = endpoint(way.answering, parser=tensors, begin=functools.partial(begin, route=route))
+    explained = either_of({**way.parsers, paths.MODEL_INFER: way.resolve(parse_explained)})
+    return {**posts, paths.ROUTE_EXPLAIN: endpoint(Explaining(way.pipeline), parser=always(explained))}
 
 
 def _flusher(settings: Settings, rooms: Rooms, way: _Way, tracer: Tracer, begin: ExchangeOpener) -> Flusher | None:
@@ -284,7 +296,8 @@ def _stream_limits(settings: Settings) -> Callable[[str], StreamLimits]:
 def _front(settings: Settings, rooms: Rooms, posts: Mapping[str, ASGIApp], flusher: Flusher | None) -> ASGIApp:
     """Whom requests come by, outermost first: web pages are told apart, then callers."""
     guarded = Guarded(_framework(rooms, posts, flusher), rooms.identity, open_paths=OPEN_PATHS)
-    return WebGuard(DirectRoutes(posts, guarded), settings.listen.pages(ANSWER_HEADERS))
+    exact = {path: endpoint for path, endpoint in posts.items() if "{" not in path}
+    return WebGuard(DirectRoutes(exact, guarded), settings.listen.pages(ANSWER_HEADERS))
 
 
 def _framework(rooms: Rooms, posts: Mapping[str, ASGIApp], flusher: Flusher | None) -> FastAPI:
@@ -306,7 +319,8 @@ def _framework(rooms: Rooms, posts: Mapping[str, ASGIApp], flusher: Flusher | No
         paths.OPENAPI: OpenApiEndpoint(),
     }
     api.router.routes += [
-        *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()),
+        *(NamedRoute(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()),
+        *TensorReports(rooms.targets, rooms.admission).routes(),
         *(Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()),
         Route(paths.KEPT_REQUEST, kept.request, methods=["GET", "DELETE"]),
     ]

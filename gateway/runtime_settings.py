@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from gateway.reach_settings import Frozen
+from inference_protocol.provider_policy import ProviderPolicy
 from routing_policies.signals.label import DataClass
 
 
@@ -21,6 +22,8 @@ class EdgeRuntimeSettings(Frozen):
         keep_prefixes_mib: Most of them.
         embedding_model: Of the store, for `/v1/embeddings`; loaded when it is first asked. None is served without it.
         embedding_keep_alive_s: After so long without a request it is unloaded.
+        providers: Execution providers: which may run what, and how they are tried first.
+        tensor_models: Of the store, for `/v2`, each loaded when it is first asked; targets know them by these names.
     """
 
     model: str = "smollm2-135m-instruct-q4_1"
@@ -35,6 +38,8 @@ class EdgeRuntimeSettings(Frozen):
     keep_prefixes_mib: int = Field(default=512, gt=0)
     embedding_model: str | None = "all-minilm-l6-v2"
     embedding_keep_alive_s: float | None = Field(default=600.0, ge=0)
+    providers: ProviderPolicy = ProviderPolicy()
+    tensor_models: tuple[str, ...] = ()
 
     @property
     def keeps_prefixes(self) -> DataClass | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -176,7 +176,9 @@ class Settings(Frozen):
         if not isinstance(given, dict):
             return data
         merged: dict[str, Any] = {}
-        for name, defaults in _default_targets(state_dir).items():
+        edge = data.get("edge")
+        tensors = edge.get("tensor_models") if isinstance(edge, dict) else None
+        for name, defaults in _default_targets(state_dir, tensors if isinstance(tensors, list) else ()).items():
             own = given.get(name, {})
             if own is not None:
                 merged[name] = {**defaults, **own} if isinstance(own, dict) else own
@@ -227,13 +229,13 @@ def _edge_endpoint(folder: StateFolder) -> str:
     return f"unix:{folder.edge_socket.absolute()}"
 
 
-def _default_targets(state_dir: Path) -> dict[str, dict[str, Any]]:
+def _default_targets(state_dir: Path, tensor_models: Sequence[Any]) -> dict[str, dict[str, Any]]:
     models = {name: name for name in (DEFAULT_MODEL, DEFAULT_EMBEDDING_MODEL)}
     return {
         "edge": {
             "endpoints": [_edge_endpoint(StateFolder(state_dir))],
             "protocol": "tidegate",
-            "models": models,
+            "models": {**models, **{str(name): name for name in tensor_models}},
         },
         "cloud": {"endpoints": [f"http://127.0.0.1:{STAND_IN_PORT}"], "protocol": "tidegate", "models": models},
     }

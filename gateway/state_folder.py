@@ -62,6 +62,16 @@ class StateFolder:
         return self.root / "device.json"
 
     @property
+    def providers(self) -> Path:
+        """What execution providers were found to be worth here, and which are in quarantine."""
+        return self.root / "providers.json"
+
+    @property
+    def compiled(self) -> Path:
+        """Graphs that execution providers have compiled."""
+        return self.root / "compiled"
+
+    @property
     def model_keys(self) -> Path:
         """Public keys of those whose models are trusted, and this machine's own pair."""
         return self.keys / "models"

@@ -88,6 +88,7 @@ class TargetCapabilities(Frozen):
     audio: bool = False
     logprobs: bool = True
     embeddings: bool = False
+    tensors: bool = False
 
 
 class TargetSettings(Frozen):

@@ -76,5 +76,5 @@ class InferenceRequest:
     def text_parts(self) -> Iterator[TextPart]:
         """Yield every string of the body; see `inference_protocol.text_parts`."""
         if self.tensors is not None:
-            return tensor_text_parts(self.tree, self.tensors.inputs)
+            return tensor_text_parts(self.tree, self.tensors)
         return text_parts(self.tree)

@@ -40,7 +40,9 @@ def decide(policy: LoadedPolicy, view: RequestView, snapshot: Snapshot) -> Verdi
         excluded |= dict.fromkeys(terms, late)
         terms = {}
     return Verdict(
-        eligible=tuple(Eligible(name, transform_for(policy.policy.targets[name], view.label)) for name in order),
+        eligible=tuple(
+            Eligible(name, transform_for(policy.policy.targets[name], view.label, view.task)) for name in order
+        ),
         excluded=excluded,
         scores=score_request(policy.policy, view.label.level, view.size, budget, snapshot, found.targets),
         terms=terms,

@@ -117,7 +117,7 @@ class _Asked:
             return Exclusion(ExclusionKind.NOT_CONFIGURED, "is not named by the settings")
         if found.capabilities.served_model is None:
             return Exclusion(ExclusionKind.MODEL, "does not serve the model")
-        sent = label_as_sent(promise, self.view.label, self.label_rules)
+        sent = label_as_sent(promise, self.view.label, self.label_rules, self.view.task)
         return (
             self._by_label(promise, sent)
             or self._by_rules(name)

@@ -69,7 +69,7 @@ def _deadline(budget: Budget, prediction: Prediction | None) -> float | None:
 def _exposure(promise: Target, view: RequestView, policy: LoadedPolicy) -> float:
     if promise.on_device:
         return 1.0
-    level = label_as_sent(promise, view.label, policy.label_rules).level
+    level = label_as_sent(promise, view.label, policy.label_rules, view.task).level
     return 1.0 if level == DataClass.PUBLIC else 1.0 - level / promise.clearance
 
 

@@ -29,6 +29,7 @@ from runtime_server.tensors.catalog import Catalog
 from runtime_server.tensors.endpoint import InferEndpoint
 from runtime_server.tensors.metadata import TensorReports
 from runtime_server.tokenize import TokenizeEndpoint
+from serving.named_route import NamedRoute
 
 _PROBES = (paths.LIVE, paths.READY)
 _DEFAULT_LIMITS = RequestLimits()
@@ -111,8 +112,8 @@ def _tensor_routes(
         paths.VERSION_METADATA: reports.model,
     }
     return [
-        *(Route(path, infer, methods=["POST"]) for path in (paths.MODEL_INFER, paths.VERSION_INFER)),
-        *(Route(path, report, methods=["GET"]) for path, report in gets.items()),
+        *(NamedRoute(path, infer, methods=["POST"]) for path in (paths.MODEL_INFER, paths.VERSION_INFER)),
+        *(NamedRoute(path, report, methods=["GET"]) for path, report in gets.items()),
     ]
 
 

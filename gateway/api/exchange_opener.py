@@ -21,9 +21,9 @@ class ExchangeOpener:
         self._wall = wall
         self._new_id = new_id
 
-    def __call__(self, scope: Scope) -> Exchange:
-        """Open the exchange of one request."""
-        return self.open(scope["path"], server_span(scope), callers_request_id(scope))
+    def __call__(self, scope: Scope, route: str | None = None) -> Exchange:
+        """Open the exchange of one request; `route` is its path's template, where its path is another."""
+        return self.open(route or scope["path"], server_span(scope), callers_request_id(scope))
 
     def open(self, route: str, span: Span, client_request_id: str | None = None) -> Exchange:
         """Open the exchange of what came by a route, or comes from the outbox."""

@@ -22,6 +22,7 @@ _OF_FIELD: Mapping[str, str] = {
     "messages": paths.CHAT_COMPLETIONS,
     "prompt": paths.COMPLETIONS,
     "input": paths.EMBEDDINGS,
+    "inputs": paths.MODEL_INFER,
 }
 
 

@@ -10,7 +10,7 @@ from gateway.api.request_headers import read_headers
 from gateway.identity import Identity
 from gateway.principal import Principal, Role
 from inference_protocol.errors import TidegateError
-from serving.answers import error_body, error_headers, send_json
+from serving.answers import error_body_at, error_headers, send_json
 
 _PRINCIPAL = "tidegate.principal"
 
@@ -30,7 +30,7 @@ class Guarded:
             try:
                 scope[_PRINCIPAL] = await self._identity.admit(read_headers(scope), Role.INFERENCE)
             except TidegateError as exc:
-                await send_json(send, exc.http_status, error_body(exc, None), error_headers(exc))
+                await send_json(send, exc.http_status, error_body_at(scope["path"], exc, None), error_headers(exc))
                 return
         await self._app(scope, receive, send)
 

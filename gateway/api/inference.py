@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
+from gateway.api.public_models import Parse
 from gateway.api.request_headers import read_headers
 from gateway.api.response_headers import error_headers
 from gateway.exchange import Exchange
@@ -23,7 +24,7 @@ from gateway.settle import Settlement
 from inference_protocol.errors import InternalError, TidegateError
 from inference_protocol.outcome import Outcome
 from inference_protocol.request import InferenceRequest
-from serving.answers import error_body, send_json
+from serving.answers import error_body_at, send_json
 from serving.client_watch import unless_gone
 from serving.crashes import CRASHED, log_crash
 from serving.in_flight import InFlight
@@ -55,7 +56,7 @@ class InferenceEndpoint:
         admission: InFlight,
         quotas: Quotas,
         read_body: BodyReader,
-        parse: Callable[[bytes], InferenceRequest],
+        parser: Callable[[Scope], Parse],
         settlement: Settlement,
         finishing: Finishing | None = None,
     ) -> None:
@@ -68,7 +69,8 @@ class InferenceEndpoint:
             admission: Bounds how many requests are inside.
             quotas: Bound what a caller may take.
             read_body: Takes a body in, within bounds.
-            parse: From body bytes to the canonical request, raising `InvalidRequest`.
+            parser: Gives, for a path and its headers, what makes body bytes the canonical request, raising
+                `InvalidRequest`.
             settlement: Step 8.
             finishing: Answers requests whose callers may hang up; `None` where no answer takes long.
         """
@@ -78,7 +80,7 @@ class InferenceEndpoint:
         self._admission = admission
         self._quotas = quotas
         self._read_body = read_body
-        self._parse = parse
+        self._parser = parser
         self._settlement = settlement
         self._finishing = finishing
 
@@ -109,7 +111,7 @@ class InferenceEndpoint:
         with exchange.grant.place(), self._admission.place() as place:
             raw = await self._read_body(scope, receive, take=place.take)
             with exchange.timed("parse"):
-                request = await off_loop_if_large(len(raw), READ_BYTES, self._parse, raw)
+                request = await off_loop_if_large(len(raw), READ_BYTES, self._parser(scope), raw)
             if finishing is None:
                 await unless_gone(self._respond(exchange, request, headers, send), receive)
             else:
@@ -120,5 +122,5 @@ class InferenceEndpoint:
 async def _refuse(exchange: Exchange, error: TidegateError, send: Send) -> None:
     exchange.fail(error)
     if exchange.committed_at is None:
-        body = error_body(error, exchange.request_id)
+        body = error_body_at(exchange.route, error, exchange.request_id)
         await send_json(send, error.http_status, body, error_headers(exchange, error))

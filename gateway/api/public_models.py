@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from starlette.types import Scope
+
 from inference_protocol.errors import UnknownModel
 from inference_protocol.request import InferenceRequest
 
 AUTO = "auto"
 Parse = Callable[[bytes], InferenceRequest]
+
+
+def always(parse: Parse) -> Callable[[Scope], Parse]:
+    """Return what gives the same parser, whatever the path and the headers are."""
+    return lambda _: parse
 
 
 def resolving(parse: Parse, default_model: str, public_models: Callable[[], list[str]]) -> Parse:

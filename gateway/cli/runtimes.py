@@ -25,6 +25,7 @@ def edge_argv(settings: Settings) -> list[str]:
         *("--drafts", own.drafts),
         *("--waiting-limit", str(own.waiting_limit)),
         *("--device-profile", str(settings.folder.device_profile)),
+        *provider_options(settings),
         *_common(settings),
     ]
     for option, value in (
@@ -37,6 +38,8 @@ def edge_argv(settings: Settings) -> list[str]:
         argv += ["--prefix-dir", str(settings.folder.prefixes), "--prefix-mib", str(own.keep_prefixes_mib)]
     if own.embedding_model is not None and own.embedding_keep_alive_s is not None:
         argv += ["--embedding-keep-alive-s", f"{own.embedding_keep_alive_s:g}"]
+    for name in own.tensor_models:
+        argv += ["--tensor-model-dir", str(settings.folder.models / name)]
     return argv + _embeddings(settings, own.embedding_model)
 
 
@@ -66,6 +69,15 @@ def gateway_argv(settings_file: Path | None) -> list[str]:
     """How to start the gateway."""
     argv = [sys.executable, "-m", "gateway.cli", "serve"]
     return argv if settings_file is None else [*argv, "--settings", str(settings_file.absolute())]
+
+
+def provider_options(settings: Settings) -> list[str]:
+    """Return how the edge runtime's programs are told which execution providers may run what."""
+    return [
+        *("--providers", settings.edge.providers.model_dump_json(exclude_defaults=True)),
+        *("--provider-file", str(settings.folder.providers)),
+        *("--provider-cache", str(settings.folder.compiled)),
+    ]
 
 
 def trusted_key_options(settings: Settings) -> list[str]:

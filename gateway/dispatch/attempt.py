@@ -14,13 +14,14 @@ import orjson
 from gateway.answer import Answer, AnswerFacts, BufferedAnswer
 from gateway.dispatch.content_encoding import decoded
 from gateway.dispatch.refusals import refused
+from gateway.dispatch.tensor_answer import tensor_answer
 from gateway.dispatch.upstream import UpstreamStream, parse_answer
 from gateway.egress.body import OutboundBody
 from gateway.egress.door import PERMIT, Permit
 from gateway.egress.transport import StaleConnection, UnreadableHead
 from gateway.off_loop import READ_BYTES, off_loop_if_large
 from gateway.targets.replica import Replica
-from inference_protocol import openai_embedding, paths
+from inference_protocol import openai_embedding
 from inference_protocol.errors import (
     DeadlineExceeded,
     TidegateError,
@@ -31,15 +32,11 @@ from inference_protocol.errors import (
     UpstreamUnreachable,
 )
 from inference_protocol.json_body import splice
+from inference_protocol.open_inference.infer_answer import BINARY_TYPE, JSON_TYPE
 from inference_protocol.openai_stream import chunk_facts
 from inference_protocol.request import InferenceRequest, Task
 from inference_protocol.retry_after import read_retry_after_s
 
-_PATHS: Mapping[Task, str] = {
-    Task.CHAT: paths.CHAT_COMPLETIONS,
-    Task.COMPLETION: paths.COMPLETIONS,
-    Task.EMBEDDING: paths.EMBEDDINGS,
-}
 _MAX_ERROR_BYTES = 64 << 10  # of an error body; more is not read
 _ERROR_BODY_TIMEOUT_S = 1.0
 
@@ -49,6 +46,7 @@ class AttemptPlan:
     """What an attempt needs, all decided beforehand.
 
     Attributes:
+        path: Where at the target.
         headers: What goes beside the body, the target's own credential among it.
         deadline: Monotonic seconds by which the caller or the policy wants the first content (or the whole, where not
             streamed); `None` where neither said anything.
@@ -58,6 +56,7 @@ class AttemptPlan:
 
     request: InferenceRequest
     permit: Permit
+    path: str
     headers: Mapping[str, str]
     deadline: float | None
     patience_s: float
@@ -99,7 +98,7 @@ async def _until_commit(replica: Replica, plan: AttemptPlan, wall: Callable[[], 
         found = response.headers.get("content-type", "").lower()
         if response.status_code != 200 or (plan.request.stream and found.startswith("application/json")):
             raise await _error_of(response, wall)
-        _check_type(found, plan.request.stream)
+        _check_type(found, plan.request)
         if plan.request.stream:
             stream = UpstreamStream(response, wants_usage=plan.request.wants_usage, public_model=plan.request.model)
             await stream.until_content()
@@ -112,12 +111,14 @@ async def _until_commit(replica: Replica, plan: AttemptPlan, wall: Callable[[], 
     return answer
 
 
-def _check_type(found: str, stream: bool) -> None:
+def _check_type(found: str, request: InferenceRequest) -> None:
+    stream = request.stream
     if found.startswith("text/html"):
         raise UpstreamCaptive("The target answered with a web page: something on the way may want a login first.")
     if stream and not found.startswith("text/event-stream"):
         raise UpstreamProtocol(f"The target answered a stream request with {found or 'no type'!r}.")
-    if not stream and not found.startswith("application/json"):
+    whole = (JSON_TYPE, BINARY_TYPE) if request.task is Task.TENSOR else (JSON_TYPE,)
+    if not stream and not found.startswith(whole):
         raise UpstreamProtocol(f"The target answered with {found or 'no type'!r} instead of JSON.")
 
 
@@ -125,7 +126,7 @@ async def _head(replica: Replica, plan: AttemptPlan, *, again: bool = False) -> 
     body: OutboundBody = plan.permit.body
     request = httpx.Request(
         "POST",
-        replica.url(_PATHS[plan.request.task]),
+        replica.url(plan.path),
         headers={**plan.headers, "content-length": str(len(body.content))},
         stream=httpx.ByteStream(body.content),  # spares httpx's own look at the content
         extensions={PERMIT: plan.permit},
@@ -146,6 +147,8 @@ async def _head(replica: Replica, plan: AttemptPlan, *, again: bool = False) -> 
 
 async def _buffered(response: httpx.Response, plan: AttemptPlan) -> BufferedAnswer:
     body = await _read(response, plan.max_answer_bytes)
+    if plan.request.task is Task.TENSOR:
+        return await off_loop_if_large(len(body), READ_BYTES, tensor_answer, response, body, plan.request)
     tree = await off_loop_if_large(len(body), READ_BYTES, parse_answer, body)
     found = chunk_facts(tree)
     if found.error is not None:
@@ -195,4 +198,7 @@ async def _error_of(response: httpx.Response, wall: Callable[[], float]) -> Tide
             return UpstreamProtocol("The target answered a stream request with one JSON document.")
         return refused(tree["error"], response, status=None)
     asked_s = read_retry_after_s(response.headers, wall_s=wall())
-    return refused(tree.get("error") or tree, response, status=status, asked_s=asked_s)
+    error = tree.get("error") or tree
+    if isinstance(error, str):  # the Open Inference Protocol's: a sentence, and what else is told stands beside it
+        error = {**tree, "message": error}
+    return refused(error, response, status=status, asked_s=asked_s)

@@ -11,7 +11,7 @@ import observability
 from gateway.answer import Answer
 from gateway.dispatch.attempt import AttemptPlan, attempt
 from gateway.dispatch.course import Course, Step
-from gateway.dispatch.outbound import Outbound
+from gateway.dispatch.outbound import Outbound, outbound_path
 from gateway.dispatch.rewritten import restored, scanned
 from gateway.exchange import Attempt, Cause, Decided, Exchange
 from gateway.reach_settings import TimeoutSettings
@@ -141,6 +141,7 @@ class Attempts:
         plan = AttemptPlan(
             decided.request,
             permit,
+            outbound_path(decided.request, target),
             {**self._outbound.headers(exchange, target, made.span), **target.credential},
             deadline=commit_by(decided),
             patience_s=patience_s,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from urllib.parse import quote
 
 import orjson
 from opentelemetry.trace import Span
@@ -18,13 +19,20 @@ from gateway.exchange import Decided, Exchange
 from gateway.off_loop import COUNT_BYTES, READ_BYTES, off_loop_if_large
 from gateway.target_settings import TargetProtocol
 from gateway.targets.target import Target
-from inference_protocol import headers
+from inference_protocol import headers, paths
 from inference_protocol.errors import EgressRefused
+from inference_protocol.open_inference.infer_answer import BINARY_TYPE
 from inference_protocol.openai_body import DROPPED_FIELDS
+from inference_protocol.request import InferenceRequest, Task
 from routing_policies.policy.model import Late
 from routing_policies.signals.label import DataClass
 from routing_policies.verdict import Transform
 
+_PATHS: Mapping[Task, str] = {
+    Task.CHAT: paths.CHAT_COMPLETIONS,
+    Task.COMPLETION: paths.COMPLETIONS,
+    Task.EMBEDDING: paths.EMBEDDINGS,
+}
 _USAGE_WANTED = orjson.dumps({"include_usage": True})
 
 
@@ -87,6 +95,9 @@ class Outbound:
             "accept-encoding": "identity",
             headers.REQUEST_ID: exchange.request_id,
         }
+        if decided.request.tensors is not None:
+            out |= {"content-type": BINARY_TYPE, "accept": "*/*"}
+            out[headers.INFERENCE_JSON_LENGTH] = str(decided.request.tensors.json_bytes)
         if target.settings.sends_trace:
             out[headers.TRACEPARENT] = observability.traceparent(span)
         remaining = decided.view.deadline.remaining_total_ms(self._clock())
@@ -101,6 +112,8 @@ class Outbound:
 
     def _splices(self, decided: Decided, target: Target) -> dict[str, bytes | None]:
         request = decided.request
+        if request.tensors is not None:
+            return {}  # its model stands in the path, and whatever else it holds is of the caller and the model
         splices: dict[str, bytes | None] = {key: None for key in DROPPED_FIELDS if key in request.tree}
         served = target.settings.models[request.model]
         if request.tree["model"] != served:
@@ -110,6 +123,17 @@ class Outbound:
         if target.settings.protocol is TargetProtocol.TIDEGATE:
             splices["cache_salt"] = self._salt(decided.view.tenant.id)
         return splices
+
+
+def outbound_path(request: InferenceRequest, target: Target) -> str:
+    """Return where a request goes at a target."""
+    if request.tensors is None:
+        return _PATHS[request.task]
+    served = quote(target.settings.models[request.model], safe="")
+    version = request.tensors.version
+    if version is None:
+        return paths.MODEL_INFER.format(model=served)
+    return paths.VERSION_INFER.format(model=served, version=version)
 
 
 def _salt(key: bytes, tenant: str) -> bytes:

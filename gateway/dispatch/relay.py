@@ -11,7 +11,7 @@ from gateway.dispatch.stream_watch import StreamLimits, StreamWatch
 from gateway.exchange import Exchange
 from inference_protocol import sse
 from inference_protocol.errors import TidegateError
-from serving.answers import STREAM_HEADERS, error_body, send_head, send_json
+from serving.answers import STREAM_HEADERS, error_body, send_head, send_whole
 
 
 async def relay(
@@ -27,7 +27,7 @@ async def relay(
         ClientDisconnect: The caller takes nothing any more.
     """
     if isinstance(answer, BufferedAnswer):
-        await send_json(send, 200, answer.body, headers)
+        await send_whole(send, 200, answer.body, {**headers, **answer.head})
         return
 
     async def ping() -> None:

@@ -25,6 +25,8 @@ _TASKS: Mapping[str, Task] = {
     paths.CHAT_COMPLETIONS: Task.CHAT,
     paths.COMPLETIONS: Task.COMPLETION,
     paths.EMBEDDINGS: Task.EMBEDDING,
+    paths.MODEL_INFER: Task.TENSOR,
+    paths.VERSION_INFER: Task.TENSOR,
 }
 _PROVIDER = "tidegate"
 _OTHER = "other"
@@ -133,7 +135,7 @@ class RequestMetrics:
         if attempt.bytes_out:
             self._egress.add(attempt.bytes_out, (target, promise.kind.value))
             if promise.kind is Kind.CLOUD:
-                sent = label_as_sent(promise, decided.verdict.label, policy.label_rules)
+                sent = label_as_sent(promise, decided.verdict.label, policy.label_rules, decided.view.task)
                 self._restricted.add(sent.level is DataClass.RESTRICTED)
 
     def _count_fallbacks(self, attempts: list[Attempt]) -> None:

@@ -153,10 +153,11 @@ class Target:
                 parameters=told.parameters,
             )
         if self.settings.protocol is TargetProtocol.TIDEGATE:
-            # Until it has told anything, it may do everything; a model that it leaves out then does not embed.
+            # Until it has told anything, it may do everything; a model that it leaves out then generates.
             return Capabilities(served, tasks=GENERATES if self._cards else frozenset(Task))
         can: dict[str, bool] = self.settings.capabilities.model_dump()
-        tasks = GENERATES | ({Task.EMBEDDING} if can.pop("embeddings") else set())
+        further = {Task.EMBEDDING: can.pop("embeddings"), Task.TENSOR: can.pop("tensors")}
+        tasks = GENERATES | {task for task, yes in further.items() if yes}
         # Who speaks OpenAI's protocol knows its parameters, or says itself which it does not.
         return Capabilities(
             served, self.settings.window, tasks, max_n=self.settings.max_n, parameters=FURTHER_PARAMETERS, **can

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,7 @@ MAX_ELEMENTS = 1 << 28
 # A picture of 640 by 480 in three colours has a million; in bytes there is no such bound.
 MAX_JSON_VALUES = 1 << 20
 _MAX_DIGITS = 12
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 
 def json_length(header: str | None, body_bytes: int) -> int:
@@ -55,6 +57,8 @@ def parse_infer(raw: bytes, model: str, version: str | None = None, json_bytes: 
         ForbiddenField: The body names a destination or a credential.
     """
     json_bytes = len(raw) if json_bytes is None else json_bytes
+    if version is not None and not is_version(version):
+        raise InvalidField("The path's version must be a short name of letters and digits.", param="version")
     tree = parse_object(raw[:json_bytes], max_values=MAX_JSON_VALUES)
     openai_body.refuse_forbidden(tree)
     binary_outputs = fields.boolean(_parameters(tree, ""), "binary_data_output", at="parameters.")
@@ -67,6 +71,11 @@ def parse_infer(raw: bytes, model: str, version: str | None = None, json_bytes: 
         binary_outputs=binary_outputs,
     )
     return InferenceRequest(task=Task.TENSOR, model=model, raw=raw, tree=tree, output_cap=0, tensors=call)
+
+
+def is_version(text: str) -> bool:
+    """Whether a version of a model can have this name: it becomes a part of a path."""
+    return _VERSION.fullmatch(text) is not None
 
 
 def _inputs(tree: Mapping[str, Any], tail: memoryview) -> tuple[Tensor, ...]:

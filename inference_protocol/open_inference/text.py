@@ -9,15 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from inference_protocol.open_inference.call import TensorCall
 from inference_protocol.open_inference.datatypes import Datatype
-from inference_protocol.open_inference.tensors import Tensor
 from inference_protocol.text_parts import TextPart, Uninspectable, UninspectableCause, text_parts
 
 
-def tensor_text_parts(tree: Mapping[str, Any], inputs: Sequence[Tensor]) -> Iterator[TextPart]:
+def tensor_text_parts(tree: Mapping[str, Any], call: TensorCall) -> Iterator[TextPart]:
     """Yield every string of a request, and a part that cannot be read for each tensor that holds one."""
+    if call.version is not None:  # it stands in the path, which goes to the target too
+        yield TextPart("version", None, call.version)
     yield from text_parts({**tree, "inputs": [_without_data(each) for each in tree["inputs"]]})
-    for tensor in inputs:
+    for tensor in call.inputs:
         path, name = f"{tensor.heading.at}.data", tensor.heading.name
         if tensor.heading.datatype is not Datatype.BYTES:
             yield TextPart(path, None, Uninspectable(UninspectableCause.BLOB), name)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from inference_protocol.request import Task
 from routing_policies.decide import decide
 from routing_policies.policy.errors import PolicyError
 from routing_policies.policy.loaded import LoadedPolicy
@@ -97,11 +98,18 @@ def test_only_findings_can_be_named_to_be_replaced() -> None:
 
 def test_what_is_sent_has_the_class_of_what_is_left_in_it() -> None:
     promise, rules = policy().policy.targets["cloud"], policy().label_rules
-    assert label_as_sent(promise, label("pii"), rules).level is DataClass.PUBLIC
-    assert label_as_sent(promise, label("pii", "pci"), rules).findings == Component(
+    assert label_as_sent(promise, label("pii"), rules, Task.CHAT).level is DataClass.PUBLIC
+    assert label_as_sent(promise, label("pii", "pci"), rules, Task.CHAT).findings == Component(
         DataClass.RESTRICTED, frozenset({"pci"})
     )
-    assert transform_for(promise, label("pci")) is Transform.NONE
+    assert transform_for(promise, label("pci"), Task.CHAT) is Transform.NONE
+
+
+def test_nothing_is_replaced_in_tensors() -> None:
+    promise, rules = policy().policy.targets["cloud"], policy().label_rules
+    assert transform_for(promise, label("pii"), Task.CHAT) is Transform.PSEUDONYMIZE
+    assert transform_for(promise, label("pii"), Task.TENSOR) is Transform.NONE
+    assert label_as_sent(promise, label("pii"), rules, Task.TENSOR) == label("pii")
 
 
 @pytest.mark.parametrize(
