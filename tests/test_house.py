@@ -28,6 +28,7 @@ CATCH_ALLS = {
     "gateway/admin/app.py": "the top handler of the admin listener: the caller gets `internal_error`",
     "gateway/api/inference.py": "the top handler: the caller gets `internal_error`",
     "gateway/kept/flusher.py": "supervises deferred requests: one that crashes is failed, the others have their turn",
+    "gateway/cli/doctor/checkup.py": "one look that breaks must hide none of the others; it is told as a finding",
     "gateway/policies/watch.py": "supervises the watch on the policy's file: the policy in force stays, and it goes on",
     "routing_policies/signals/scanner.py": "supervises detectors: what one raises makes its part uninspected",
     "runtime_server/lifecycle.py": "supervises loading: the runtime is failed, and says so",

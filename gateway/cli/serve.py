@@ -8,10 +8,11 @@ import typer
 
 from gateway.cli.checks import begin_or_fail, prepare_state_folder, refuse_missing_credentials
 from gateway.cli.options import SettingsOption, fail, settings_or_fail
+from gateway.settings import Settings
 from observability import TelemetrySettings, set_up
 from serving.arenas import share_arenas
 from serving.inherited import inherited_sockets, listen_on
-from serving.listener import bind_tcp
+from serving.listener import Listener, bind_tcp
 from serving.server import Beside, Ending, serve_until_signal
 from serving.start import StartRefused, set_up_logging
 
@@ -24,15 +25,8 @@ def serve(settings_file: SettingsOption = None) -> None:
     share_arenas()
     prepare_state_folder(settings)
     begun = begin_or_fail(settings)
-    authenticated = settings.auth.is_promised
     try:
-        passed = inherited_sockets()
-        listener, admin = (
-            listen_on(passed[name], authenticated=authenticated, tls=each.secured())
-            if name in passed
-            else bind_tcp(each.host, each.port, authenticated=authenticated, tls=each.secured())
-            for name, each in (("gateway", settings.listen), ("admin", settings.admin))
-        )
+        listener, admin = _listeners(settings)
     except StartRefused as exc:
         fail(str(exc))
     tracing = TelemetrySettings(
@@ -57,3 +51,19 @@ def serve(settings_file: SettingsOption = None) -> None:
             on_hangup=app.reload,
         )
     raise typer.Exit(0)
+
+
+def _listeners(settings: Settings) -> tuple[Listener, Listener]:
+    """Take the addresses that a service manager passed on, and bind the others.
+
+    Raises:
+        StartRefused: One of them must not, or cannot, be served.
+    """
+    passed, authenticated = inherited_sockets(), settings.auth.is_promised
+    listener, admin = (
+        listen_on(passed[name], authenticated=authenticated, tls=each.secured())
+        if name in passed
+        else bind_tcp(each.host, each.port, authenticated=authenticated, tls=each.secured())
+        for name, each in (("gateway", settings.listen), ("admin", settings.admin))
+    )
+    return listener, admin

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from gateway.doctor import configuration, machine, programs, reach
-from gateway.doctor.finding import Finding, fail
+from gateway.cli.doctor import configuration, machine, programs, reach
+from gateway.cli.doctor.finding import Finding, fail
 from gateway.settings import Settings
 
 Look = Callable[[Settings], Iterator[Finding]]
@@ -19,6 +19,7 @@ LOOKS: tuple[tuple[str, Look], ...] = (
     ("clock", machine.clock),
     ("ports", programs.ports),
     ("models", programs.models),
+    ("providers", programs.providers),
     ("targets", reach.targets),
 )
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import httpx
 
+from gateway.cli.doctor.finding import Finding, State, fail, ok, warn
 from gateway.cli.options import listening_at, trust_in
-from gateway.cli.runtimes import trusted_key_options
-from gateway.doctor.finding import Finding, State, fail, ok, warn
+from gateway.cli.runtimes import provider_options, trusted_key_options
 from gateway.settings import Listen, Settings
 from inference_protocol import paths
 from serving.listener import bind_tcp
@@ -75,7 +75,7 @@ def providers(settings: Settings) -> Iterator[Finding]:
     """Ask the edge runtime which execution providers are here; a probe of one is `tidegate models probe`."""
     if not settings.starts_edge:
         return
-    found = _run(["edge_runtime.providers", "list", "--json"])
+    found = _run(["edge_runtime.providers", "list", "--json", *provider_options(settings)])
     try:
         rows = json.loads(found.stdout)
     except ValueError:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 
-from gateway.doctor.finding import Finding, fail, ok, warn
+from gateway.cli.doctor.finding import Finding, fail, ok, warn
 from gateway.settings import Settings
 from gateway.target_settings import TargetProtocol
 from gateway.targets.registry import Targets

@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 import typer
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
-from gateway.cli.doctor import doctor
-from gateway.doctor import checkup, machine
-from gateway.doctor.finding import Finding, State
+from gateway.cli.doctor import checkup, machine
+from gateway.cli.doctor.command import doctor
+from gateway.cli.doctor.finding import Finding, State
 from gateway.settings import Settings
 from tests.support.running_gateway import free_port
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from gateway.doctor.finding import Finding, fail, ok, warn
+from gateway.cli.doctor.finding import Finding, fail, ok, warn
 from gateway.policies.document import read_document
 from gateway.policies.examine import examine
 from gateway.policies.wiring import demands_of

@@ -9,10 +9,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from gateway.cli.doctor.checkup import check_up
+from gateway.cli.doctor.finding import Finding, State, fail, ok
 from gateway.cli.options import JsonOption, SettingsOption
 from gateway.cli.policy.common import say_json
-from gateway.doctor.checkup import check_up
-from gateway.doctor.finding import Finding, State, fail, ok
 from gateway.settings_file import SettingsError, load_settings
 
 _MARKS = {State.OK: "[green]ok[/]", State.WARN: "[yellow]warn[/]", State.FAIL: "[red]fail[/]"}

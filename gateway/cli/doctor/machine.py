@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from gateway.cli.doctor.finding import Finding, fail, ok, warn
 from gateway.device import DeviceWatch
-from gateway.doctor.finding import Finding, fail, ok, warn
 from gateway.records.reader import last_record
 from gateway.settings import Settings
 from routing_policies.snapshot import Connectivity
