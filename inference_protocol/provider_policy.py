@@ -21,7 +21,7 @@ class ProviderPolicy(BaseModel):
     """What an operator chooses. The CPU is always there for what nothing else may or can do.
 
     Attributes:
-        allow: Names of providers that may be loaded at all. Nothing of the others is, not even to look for devices.
+        allow: Names of providers that may serve. A runtime loads nothing of the others, not even to look for devices.
         deny: Names that may not, whatever else is said.
         prefer: Work to names, best first. Work that is not named goes to whatever was measured to be fastest here.
         options: Name to options of the provider, as ONNX Runtime calls them.

