@@ -30,6 +30,7 @@ from runtime_server.tensors.endpoint import InferEndpoint
 from runtime_server.tensors.metadata import TensorReports
 from runtime_server.tokenize import TokenizeEndpoint
 from serving.named_route import NamedRoute
+from serving.web_guard import Pages, WebGuard
 
 _PROBES = (paths.LIVE, paths.READY)
 _DEFAULT_LIMITS = RequestLimits()
@@ -64,6 +65,8 @@ def create_app(
         # Whoever reaches a runtime is the gateway, so the trace goes on; polls would bury it.
         Middleware(ServerSpanMiddleware, tracer, trust_inbound=True, quiet_paths=(*_PROBES, paths.STATE)),
         Middleware(RequestBoundary),
+        # Whoever reaches a runtime is the gateway, and no web page in this machine's browser.
+        Middleware(WebGuard, Pages(hosts=None)),
     ]
     if token is not None:
         middleware.append(Middleware(BearerAuth, token, open_paths=_PROBES))
