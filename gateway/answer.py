@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
+from inference_protocol.execution import Execution
 from inference_protocol.openai_stream import ChunkFacts, Usage
 from inference_protocol.timings import Timings
 
@@ -21,9 +22,10 @@ class AnswerFacts:
         chunks: Frames that carried visible text, as a stand-in for tokens where no usage is reported.
         unreadable: Frames that were not JSON and were left out.
         findings: Kind to number of what was found in it, where a policy has answers read.
+        execution: What computed it, where the target is a runtime of ours and says so.
     """
 
-    __slots__ = ("chunks", "findings", "finish_reason", "frames", "timings", "unreadable", "usage")
+    __slots__ = ("chunks", "execution", "findings", "finish_reason", "frames", "timings", "unreadable", "usage")
 
     def __init__(self) -> None:
         """Start knowing nothing."""
@@ -34,6 +36,7 @@ class AnswerFacts:
         self.finish_reason: str | None = None
         self.usage: Usage | None = None
         self.timings: Timings | None = None
+        self.execution: Execution | None = None
 
     def add(self, facts: ChunkFacts) -> None:
         """Take in one chunk."""

@@ -73,6 +73,8 @@ class Settlement:
             span.set_attribute(names.GEN_AI_TIME_TO_FIRST_CHUNK, attempt.first_content_at - attempt.started_at)
         facts = attempt.facts
         if facts is not None:
+            if facts.execution is not None:
+                span.set_attributes(facts.execution.attributes)
             if facts.finish_reason is not None:
                 span.set_attribute(names.GEN_AI_RESPONSE_FINISH_REASONS, [facts.finish_reason])
             if facts.usage is not None:

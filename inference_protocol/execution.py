@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Self
 
+from inference_protocol import telemetry_names as names
+
 _HEADER = re.compile(r"(?P<provider>[\w.-]{1,64})(?:; instead-of=(?P<instead_of>[\w.-]{1,64}))?")
 
 
@@ -25,6 +27,12 @@ class Execution:
     def header(self) -> str:
         """As it stands in a header."""
         return self.provider if self.instead_of is None else f"{self.provider}; instead-of={self.instead_of}"
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """As they stand on a span."""
+        failed = {} if self.instead_of is None else {names.EXECUTION_INSTEAD_OF: self.instead_of}
+        return {names.EXECUTION_PROVIDER: self.provider} | failed
 
     @classmethod
     def read(cls, header: str | None) -> Self | None:

@@ -15,9 +15,11 @@ def response_headers(exchange: Exchange) -> dict[str, str]:
     assert attempt is not None, "the answer commits before its head is made"
     assert exchange.committed_at is not None, "the answer commits before its head is made"
     timing = {**exchange.parts_ms, "ttft": (exchange.committed_at - exchange.received_at) * 1000}
+    execution = attempt.facts.execution if attempt.facts is not None else None
     return {
         **decision_headers(exchange),
         **exchange.grant.headers(),
+        **({} if execution is None else {headers.PROVIDER: execution.header}),
         headers.TARGET: attempt.target,
         headers.REASON: _reason(exchange, attempt),
         headers.SERVER_TIMING: ", ".join(f"{part};dur={ms:.2f}" for part, ms in timing.items()),

@@ -21,7 +21,7 @@ from gateway.egress.door import PERMIT, Permit
 from gateway.egress.transport import StaleConnection, UnreadableHead
 from gateway.off_loop import READ_BYTES, off_loop_if_large
 from gateway.targets.replica import Replica
-from inference_protocol import openai_embedding
+from inference_protocol import headers, openai_embedding
 from inference_protocol.errors import (
     DeadlineExceeded,
     TidegateError,
@@ -31,6 +31,7 @@ from inference_protocol.errors import (
     UpstreamTimedOut,
     UpstreamUnreachable,
 )
+from inference_protocol.execution import Execution
 from inference_protocol.json_body import splice
 from inference_protocol.open_inference.infer_answer import BINARY_TYPE, JSON_TYPE
 from inference_protocol.openai_stream import chunk_facts
@@ -99,11 +100,15 @@ async def _until_commit(replica: Replica, plan: AttemptPlan, wall: Callable[[], 
         if response.status_code != 200 or (plan.request.stream and found.startswith("application/json")):
             raise await _error_of(response, wall)
         _check_type(found, plan.request)
+        # Only runtimes of ours have a state, and this name is theirs to say.
+        execution = None if replica.state is None else Execution.read(response.headers.get(headers.PROVIDER))
         if plan.request.stream:
             stream = UpstreamStream(response, wants_usage=plan.request.wants_usage, public_model=plan.request.model)
+            stream.facts.execution = execution
             await stream.until_content()
             return stream
         answer = await _buffered(response, plan)
+        answer.facts.execution = execution
     except BaseException:
         await response.aclose()
         raise

@@ -48,6 +48,7 @@ def _replica(replica: Replica, now: float) -> dict[str, Any]:
         "running": None if state is None else state.running,
         "waiting": None if state is None else state.waiting,
         "provider": None if state is None else state.provider,
+        "providers": [] if state is None else [use.model_dump(mode="json") for use in state.providers],
     }
 
 

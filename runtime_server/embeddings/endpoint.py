@@ -28,7 +28,6 @@ from runtime_server.embeddings.answer import answer_body
 from runtime_server.embeddings.model import EmbeddingFailed, Rows
 from runtime_server.embeddings.service import Embedded, EmbeddingService, NotLoaded
 from runtime_server.engine import RUN_FAILED, QueueFull
-from runtime_server.execution_attributes import execution_attributes
 from runtime_server.generation_endpoint import RequestLimits
 from runtime_server.latency_budget import latency_budget
 from runtime_server.lifecycle import Lifecycle
@@ -83,7 +82,7 @@ class EmbeddingsEndpoint:
             _describe(span, request, service, rows)
             began_ns = self._clock_ns()
             embedded = await self._embed(service, rows, client, deadline)
-            span.set_attributes(execution_attributes(embedded.execution))
+            span.set_attributes(embedded.execution.attributes)
             self._draw(span, embedded.timings, began_ns)
             encoding, tokens = openai_embedding.encoding(request.tree), sum(map(len, rows))
             body = await asyncio.to_thread(answer_body, embedded, service.served.id, encoding, tokens)

@@ -27,7 +27,6 @@ from inference_protocol.request import InferenceRequest, Task
 from inference_protocol.timings import Timings
 from observability import child, server_span
 from runtime_server.engine import RUN_FAILED, QueueFull
-from runtime_server.execution_attributes import execution_attributes
 from runtime_server.latency_budget import latency_budget
 from runtime_server.lifecycle import Lifecycle
 from runtime_server.tensors.arrays import to_array, to_output
@@ -198,7 +197,7 @@ def _describe(span: Span, model: str, computed: Computed) -> None:
             names.GEN_AI_OPERATION_NAME: names.OPERATIONS[Task.TENSOR],
             names.GEN_AI_PROVIDER_NAME: _PROVIDER_NAME,
             names.GEN_AI_REQUEST_MODEL: model,
-            **execution_attributes(computed.execution),
+            **computed.execution.attributes,
             names.BATCH: computed.batch_rows,
         }
     )
