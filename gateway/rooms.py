@@ -45,6 +45,7 @@ class Rooms:
     """What several routes share, and what is open until the end."""
 
     targets: Targets
+    poller: Poller
     rollout: Rollout
     watch: PolicyWatch
     second_tier: SecondTier
@@ -64,6 +65,7 @@ class Rooms:
     def ask_to_reload(self) -> None:
         """Have the files read again that change while the gateway runs."""
         self.watch.ask()
+        self.poller.ask_to_renew()
         self.key_watch.ask()
         if self.tokens is not None:
             self.tokens.ask()
@@ -71,9 +73,8 @@ class Rooms:
     @asynccontextmanager
     async def lifespan(self, _: FastAPI, *, flusher: Flusher | None) -> AsyncIterator[None]:
         """Do what goes on beside requests, the outbox's part too where there is one; close the rooms at the end."""
-        poller = Poller(self.targets, connectivity=self.connectivity)
         tasks = [
-            asyncio.create_task(poller.run(), name="poller"),
+            asyncio.create_task(self.poller.run(), name="poller"),
             asyncio.create_task(self.watch.run(), name="policy-watch"),
             asyncio.create_task(self.key_watch.run(), name="key-watch"),
             asyncio.create_task(self.usage.run(self.quotas), name="usage"),
@@ -128,6 +129,7 @@ def open_rooms(
     usage = UsageFile(settings.folder.usage_file, wall=wall)
     return Rooms(
         targets,
+        Poller(targets, connectivity=connectivity),
         rollout,
         PolicyWatch(rollout, on_change=settings.rollout.watch),
         SecondTier.from_settings(settings.detectors),

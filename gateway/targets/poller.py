@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 
 from pydantic import ValidationError
@@ -56,6 +57,12 @@ class Poller:
         self._other_interval_s = other_interval_s
         self._timeout_s = timeout_s
         self._renew_s = renew_s
+        self._renewals = {target.name: asyncio.Event() for target in targets}
+
+    def ask_to_renew(self) -> None:
+        """Have certificates, credentials and names looked at now."""
+        for asked in self._renewals.values():
+            asked.set()
 
     async def run(self) -> None:
         """Poll until cancelled."""
@@ -87,8 +94,12 @@ class Poller:
 
     async def _renew(self, target: Target) -> None:
         """Look for new certificates, credentials and addresses. What cannot be read leaves the old ones in use."""
+        asked = self._renewals[target.name]
         while True:
-            await asyncio.sleep(self._renew_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._renew_s):
+                    await asked.wait()
+            asked.clear()
             try:
                 target.renew_credential()
                 for replica in target.pool:

@@ -49,3 +49,20 @@ async def test_a_credential_that_is_replaced_is_shown_from_then_on_and_an_unread
         polling.cancel()
         await asyncio.gather(polling, return_exceptions=True)
         await targets.aclose()
+
+
+async def test_whoever_asks_for_it_has_everything_looked_at_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("old-token", encoding="utf-8")
+    async with ScriptedRuntime() as runtime:
+        target = target_with(tmp_path, runtime.endpoint, {"file": path})
+        targets = Targets({"edge": target})
+        poller = Poller(targets, interval_s=0.01, renew_s=3600)
+        polling = asyncio.create_task(poller.run())
+        await until(lambda: bool(runtime.requests))
+        path.write_text("new-token", encoding="utf-8")
+        poller.ask_to_renew()
+        await until(lambda: runtime.requests[-1].headers.get("authorization") == "Bearer new-token", within_s=10)
+        polling.cancel()
+        await asyncio.gather(polling, return_exceptions=True)
+        await targets.aclose()
