@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from gateway.api.request_headers import read_headers
 from inference_protocol import headers
 from tests.gateway.conftest import HouseFactory
 from tests.gateway.test_identity import SECRET, bearer, key
@@ -155,3 +156,8 @@ async def test_a_path_that_only_looks_like_another_is_none(house: HouseFactory, 
         fields.append(f"authorization: Bearer app1.{SECRET}")
         assert status(await asked(h.gateway.url, *fields, first=first)) in {404, 405}
         assert not h.edge.posts + h.cloud.posts
+
+
+def test_what_is_ours_to_say_is_dropped_as_a_head_is_read_and_what_comes_twice_is_joined() -> None:
+    fields = [(b"x-tidegate-late", b"truncate"), (b"x-tidegate-", b"x"), (b"a", b"1"), (b"a", b"2")]
+    assert read_headers({"headers": fields}) == {"a": "1, 2"}
