@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
@@ -10,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 from gateway.access.key_file import KeyFile, KeyFileUnusable, StoredKey
 from gateway.access.key_ring import KeyRing
 from gateway.access_settings import ApiKey, Auth
+from gateway.cli.ask import ask
+from gateway.cli.explain import explain
 from gateway.cli.keys import app
 from gateway.identity import Identity
 from gateway.settings import Settings
@@ -261,3 +265,18 @@ async def test_a_key_that_may_put_off_and_comes_later_is_told_what_it_waits_for(
         await until(lambda: _is(h, whole, 200))
         answer = await h.gateway.chat(headers={"authorization": f"Bearer {whole}"}, deferrable=True)
         assert (answer.status_code, answer.json()["error"]["param"]) == (403, "deferrable")
+
+
+async def test_the_commands_ask_with_the_key_that_their_variable_holds(house: HouseFactory, tmp_path: Path) -> None:
+    commands = typer.Typer()
+    commands.command()(ask)
+    commands.command()(explain)
+    async with house(auth={"required": True}) as h:
+        whole = made(tmp_path)
+        await until(lambda: _is(h, whole, 200))
+        for command in ("ask", "explain"):
+            arguments = [command, "hello", "--url", h.gateway.url]
+            told = await asyncio.to_thread(CliRunner().invoke, commands, arguments, env={"TIDEGATE_KEY": whole})
+            assert told.exit_code == 0, told.output
+            refused = await asyncio.to_thread(CliRunner().invoke, commands, arguments, env={"TIDEGATE_KEY": None})
+            assert (refused.exit_code, "authentication_failed" in refused.output) == (1, True)
