@@ -79,7 +79,7 @@ def _probe(bench: Bench, book: ProviderBook, asked: argparse.Namespace, steps: S
                 elif asked.provider and candidate.found.problem is not None:
                     steps.say(f"{name}: {candidate.found.problem}")
             finally:
-                candidate.process.close()
+                candidate.close()
     for name in names:
         own = [report for report in reports if report.name == name]
         if own and all(report.passed for report in own):

@@ -86,8 +86,12 @@ class Adapter(ABC):
     cache_option: str | None = None
 
     @abstractmethod
+    def absent(self) -> Found | None:
+        """Return that it is not installed; `None` where it is. Loads nothing of it."""
+
+    @abstractmethod
     def find(self) -> Found:
-        """Look for it here. Loads its code, so only a process that may crash should do this."""
+        """Look for its devices. Loads its code, so only a process that may crash should do this."""
 
     @abstractmethod
     def open(self, path: Path, options: ort.SessionOptions, given: Mapping[str, str]) -> Session:
@@ -137,9 +141,12 @@ class PluginAdapter(Adapter):
     locator: str = "get_library_path"
     environment: Mapping[str, str] = field(default_factory=dict)
 
+    def absent(self) -> Found | None:  # noqa: D102  # see `Adapter`
+        if importlib.util.find_spec(self.module) is not None:
+            return None
+        return Found(self.name, self.provider, installed=False, problem=f"not installed: {self.install}")
+
     def find(self) -> Found:  # noqa: D102  # see `Adapter`
-        if importlib.util.find_spec(self.module) is None:
-            return Found(self.name, self.provider, installed=False, problem=f"not installed: {self.install}")
         version = importlib.metadata.version(self.package)
         try:
             self._register()
@@ -189,10 +196,13 @@ class BuiltInAdapter(Adapter):
     kinds: tuple[str, ...] = ("GPU",)
     signs: tuple[str, ...] = ()
 
+    def absent(self) -> Found | None:  # noqa: D102  # see `Adapter`
+        if self.provider in ort.get_available_providers():
+            return None
+        problem = f"not in this build of onnxruntime: {self.install}"
+        return Found(self.name, self.provider, installed=False, problem=problem)
+
     def find(self) -> Found:  # noqa: D102  # see `Adapter`
-        if self.provider not in ort.get_available_providers():
-            problem = f"not in this build of onnxruntime: {self.install}"
-            return Found(self.name, self.provider, installed=False, problem=problem)
         version = str(ort.__version__)
         if self.signs and not any(Path(sign).exists() for sign in self.signs):
             problem = f"this build has it, and its hardware is not here: it needs {self.hardware}"

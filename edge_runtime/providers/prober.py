@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_runtime.providers.adapter import Adapter, Found
-from edge_runtime.providers.adapters import ADAPTERS
+from edge_runtime.providers.adapters import ADAPTERS, CPU_ADAPTER
 from edge_runtime.providers.faults import Fault, ProviderFailed
 from edge_runtime.providers.graph_file import GraphFile, Input, free_inputs, takes_batches
 from edge_runtime.providers.identity import graph_identity
@@ -67,11 +67,16 @@ class Candidate:
 
     Attributes:
         found: What a look for it found.
-        process: Its process; of no more use if it did something wrong.
+        process: Its process, of no more use if it did something wrong; none where there is nothing to run.
     """
 
     found: Found
-    process: ProviderProcess
+    process: ProviderProcess | None = None
+
+    def close(self) -> None:
+        """End its process."""
+        if self.process is not None:
+            self.process.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,9 @@ def look(bench: Bench, name: str) -> Candidate:
     """Look for a provider, in a process that may crash, and that the caller closes."""
     adapter = bench.adapter(name)
     assert adapter is not None, "the policy names providers that there are"
+    absent = adapter.absent()
+    if absent is not None:
+        return Candidate(absent)
     process = bench.process()
     try:
         told, _ = process.ask({"do": "find", "name": name}, timeout_s=bench.policy.timeout_s)
@@ -107,9 +115,11 @@ def look(bench: Bench, name: str) -> Candidate:
 
 
 def find(bench: Bench, name: str) -> Found:
-    """Look for a provider and let go of it."""
+    """Look for a provider and let go of it. The CPU is in this process anyway."""
+    if name == CPU:
+        return CPU_ADAPTER.find()
     candidate = look(bench, name)
-    candidate.process.close()
+    candidate.close()
     return candidate.found
 
 
@@ -151,6 +161,7 @@ def open_on(bench: Bench, candidate: Candidate, graph: GraphFile, inputs: Sequen
 
 def _open(bench: Bench, candidate: Candidate, graph: GraphFile, options: Mapping[str, str]) -> Opened:
     name, process = candidate.found.name, candidate.process
+    assert process is not None, "it was found"
     asked = {"do": "open", "name": name, "path": str(graph.path), "threads": bench.threads, "options": options}
     told, _ = process.ask(asked, timeout_s=bench.policy.timeout_s)
     return Opened(process, told["nodes"], [(name, kind, shape) for name, kind, shape in told["inputs"]])
@@ -173,7 +184,7 @@ def refer(bench: Bench, graph: GraphFile) -> Reference:
     except NoSamples as error:
         raise ProviderFailed(Fault.REFUSED, str(error)) from None
     finally:
-        candidate.process.close()
+        candidate.close()
     return Reference(report, opened.inputs, samples, answers)
 
 

@@ -91,7 +91,7 @@ class Providers:
                 taken = opened.accelerated
                 for candidate in candidates.values():
                     if taken is None or candidate.process is not taken.process:
-                        candidate.process.close()
+                        candidate.close()
         with self._changing:
             self._passed_over[graph.model] = choice.passed_over
         _logger.info("%s of %s runs on %s", graph.work, graph.model, choice.name)
@@ -127,11 +127,11 @@ class Providers:
                 return choice
             chosen = candidates[choice.name]
             try:
-                prober.open_on(self._bench, chosen, graph, _inputs(opened))
+                process = prober.open_on(self._bench, chosen, graph, _inputs(opened)).process
             except ProviderFailed as failure:
                 barred[choice.name] = f"{failure.fault}: {failure}"
             else:
-                opened.move(Accelerated(chosen.found, chosen.process))
+                opened.move(Accelerated(chosen.found, process))
                 return choice
 
     def _reports(self, graph: GraphFile, candidates: Mapping[str, Candidate]) -> dict[str, Report]:

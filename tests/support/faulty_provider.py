@@ -37,6 +37,9 @@ PROVIDER = "StandInExecutionProvider"
 class StandIn(Adapter):
     """The provider. The environment says its version."""
 
+    def absent(self) -> Found | None:
+        return None
+
     def find(self) -> Found:
         told = os.environ.get("STAND_IN", "")
         if told == "crashes in find":

@@ -43,7 +43,7 @@ def probed(bench: Bench, graph: GraphFile) -> Report:
     try:
         return prober.probe(bench, candidate, graph, prober.refer(bench, graph))
     finally:
-        candidate.process.close()
+        candidate.close()
 
 
 async def test_ggml_runs_a_graph_of_products_and_is_told_as_what_computed_it(bench: Bench, site: Site) -> None:
