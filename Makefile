@@ -28,7 +28,10 @@ install: $(INSTALLED) ## Make .venv and install the pinned dependencies in it
 models: $(INSTALLED) ## Build the default models, where they are not built yet
 	@$(BIN)/tidegate models build
 
-test: models ## Run the tests, on the real models
+tensor-models: $(INSTALLED) ## Build models of tensors: speech, file types, text in pictures
+	@$(BIN)/tidegate models build silero-vad magika ocr-detection ocr-recognition
+
+test: models tensor-models ## Run the tests, on the real models
 	@$(BIN)/pytest -n 2 --dist loadfile
 
 check: $(INSTALLED) ## Lint, formatting, strict types, import rules, house rules
@@ -64,6 +67,7 @@ $(INSTALLED): $(BIN)/python pyproject.toml constraints.txt
 	@$(PIP_INSTALL) --no-build-isolation --editable '.[build,builder,cloud]'
 	@echo "  3/3 what checks and tests need"
 	@$(PIP_INSTALL) --no-build-isolation --editable '.[build,builder,cloud,dev]'
+	@$(PIP_INSTALL) --no-deps onnxruntime-ggml || echo "  (there is no onnxruntime-ggml for this machine: its tests are skipped)"
 	@touch $@
 
 $(BIN)/python:

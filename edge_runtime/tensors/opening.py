@@ -17,7 +17,7 @@ from inference_protocol.runtime_state import ServedModel
 from runtime_server import model_manifest
 from runtime_server.model_admission import admit
 from runtime_server.model_lease import take_lease
-from runtime_server.model_manifest import ModelMissing, ModelUnsupported
+from runtime_server.model_manifest import ModelDamaged, ModelMissing, ModelUnsupported
 from runtime_server.options import RuntimeOptions
 from runtime_server.tensors.catalog import Catalog, CataloguedModel
 from runtime_server.tensors.model import Batching
@@ -59,6 +59,10 @@ def _open(named: Path, options: RuntimeOptions, providers: Providers) -> Catalog
     if manifest.format != FORMAT:
         raise ModelUnsupported(f"{folder} is of the format {manifest.format}; tensors come from {FORMAT} folders.")
     description = read_description(folder)
+    for version in description.versions.values():
+        for name in (version.file, version.labels):
+            if name is not None and name not in manifest.files:
+                raise ModelDamaged(f"The description in {folder} speaks of {name}, which its manifest does not list.")
 
     def loaded(version: GraphVersion) -> TensorGraph:
         admitted = admit(folder, options.trusted_keys)
@@ -76,6 +80,7 @@ def _open(named: Path, options: RuntimeOptions, providers: Providers) -> Catalog
             functools.partial(loaded, version),
             waiting_limit=options.waiting_limit,
             states=version.states,
+            labels=_labels(folder, version),
         )
         for name, version in description.versions.items()
     }
@@ -83,6 +88,16 @@ def _open(named: Path, options: RuntimeOptions, providers: Providers) -> Catalog
         id=manifest.public_model, digest=manifest.digest, window=manifest.window, tasks=frozenset({Task.TENSOR})
     )
     return CataloguedModel(served, services, _PLATFORM, lease)
+
+
+def _labels(folder: Path, version: GraphVersion) -> tuple[str, ...]:
+    if version.labels is None:
+        return ()
+    try:
+        # Not by `splitlines`: a label may be one of Unicode's other ends of lines.
+        return tuple((folder / version.labels).read_text(encoding="utf-8").removesuffix("\n").split("\n"))
+    except (OSError, UnicodeDecodeError):
+        raise ModelDamaged(f"{folder / version.labels} cannot be read.") from None
 
 
 def _batching(description: TensorDescription, version: GraphVersion) -> Batching:

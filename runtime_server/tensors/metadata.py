@@ -76,7 +76,11 @@ class TensorReports:
                 "platform": model.platform,
                 "inputs": _shown(loaded.inputs),
                 "outputs": _shown(loaded.outputs),
-                "properties": {"batch_axes": dict(service.batching.axes), "states": dict(service.states)},
+                "properties": {
+                    "batch_axes": dict(service.batching.axes),
+                    "states": dict(service.states),
+                    "labels": list(service.labels),
+                },
             }
         )
 

@@ -27,6 +27,7 @@ class TensorService:
         name: Of the model and its version, for logs.
         batching: How requests may be computed together.
         states: By input that carries a state, the output that it comes from.
+        labels: What the places of an output's last axis stand for.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class TensorService:
         *,
         waiting_limit: int,
         states: Mapping[str, str] = MappingProxyType({}),
+        labels: Sequence[str] = (),
     ) -> None:
         """Set up; nothing is loaded yet.
 
@@ -46,10 +48,12 @@ class TensorService:
             load: Loads it; takes a while, and raises `StartRefused` where it cannot be.
             waiting_limit: Requests that may be inside beside those of the batch that runs.
             states: By input that carries a state from request to request, the output that it comes from.
+            labels: What the places of an output's last axis stand for.
         """
         self.name = name
         self.batching = batching
         self.states = states
+        self.labels = labels
         self._load = load
         self._limit = waiting_limit + max(1, batching.most_rows)
         self._inside = 0

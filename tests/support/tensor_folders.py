@@ -10,6 +10,7 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper
 
+from edge_runtime.tensors.description import NO_WINDOW
 from runtime_server import model_manifest
 from runtime_server.model_manifest import Manifest
 
@@ -100,7 +101,7 @@ def write_folder(
         files=files,
         source={"of": "a test"},
         format="onnx-tensors",
-        window=1 << 30,
+        window=NO_WINDOW,
         created_by={},
     )
     model_manifest.write_manifest(folder, manifest)
