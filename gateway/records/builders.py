@@ -129,7 +129,7 @@ def _label(label: Label, principal: Principal | None) -> dict[str, Any]:
         "findings": dict(label.counts),
         "uninspected": sorted(label.causes),
         "fixed": sorted(label.fixed),
-        "key_causes": {cause: level.word for cause, level in own.items()},
+        "key_causes": {cause.value: level.word for cause, level in own.items()},
     }
 
 

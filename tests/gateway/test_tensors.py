@@ -14,6 +14,7 @@ from inference_protocol.open_inference.infer_answer import OutputTensor, write_a
 from inference_protocol.request import GENERATES, Task
 from routing_policies.policy.loader import load_text
 from tests.gateway.conftest import House, HouseFactory
+from tests.gateway.test_identity import bearer, key
 from tests.support.canaries import Sinks
 from tests.support.scripted_runtime import MODEL, Received, ScriptedRuntime, state
 
@@ -188,3 +189,35 @@ async def test_an_explanation_reads_tensors_by_the_model_in_the_body(house: Hous
         assert h.edge.posts == h.cloud.posts == []
     assert answer.status_code == 200, answer.text
     assert answer.headers["x-tidegate-label"].startswith("confidential")
+
+
+async def test_a_camera_s_key_may_give_its_blobs_another_class_and_is_held_to_its_limits(house: HouseFactory) -> None:
+    keys = [key("door-cam", uninspected={"blob": "internal"}, requests_per_minute=1), key("phone")]
+    async with house(loaded=load_text(POLICY, "p.yaml"), auth={"keys": keys}, **runtimes()) as h:
+        found = {}
+        for name in ("door-cam", "phone"):
+            answer = await h.gateway.client.post(PATH, json={"inputs": [NUMBERS]}, headers=bearer(name))
+            found[name] = answer.headers["x-tidegate-target"]
+        again = await h.gateway.client.post(PATH, json={"inputs": [NUMBERS]}, headers=bearer("door-cam"))
+        nobody = await h.gateway.client.post(PATH, json={"inputs": [NUMBERS]})
+        models = await h.gateway.client.get(f"/v2/models/{MODEL}")
+        health = await h.gateway.client.get("/v2/health/ready")
+    assert found == {"door-cam": "cloud", "phone": "edge"}
+    assert (again.status_code, again.json()["code"]) == (429, "quota_exceeded")
+    assert [each.status_code for each in (nobody, models, health)] == [401, 401, 200]
+    assert isinstance(models.json()["error"], str)
+
+
+async def test_numbers_in_a_tensor_are_traced_and_counted_as_tensors(house: HouseFactory) -> None:
+    async with house(loaded=load_text(POLICY, "p.yaml"), **runtimes()) as h:
+        await infer(h, NUMBERS)
+        await h.until_settled(1)
+        state_dir = h.gateway.state_dir
+    spans = [
+        span
+        for line in (state_dir / "traces" / "gateway.jsonl").read_text(encoding="utf-8").splitlines()
+        for resource in json.loads(line)["resourceSpans"]
+        for scope in resource["scopeSpans"]
+        for span in scope["spans"]
+    ]
+    assert {"POST /v2/models/{model}/infer", f"infer {MODEL}"} <= {span["name"] for span in spans}
