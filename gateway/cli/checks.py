@@ -7,7 +7,7 @@ import time
 
 import typer
 
-from gateway.cli.options import fail
+from gateway.cli.options import can_show_a_certificate, fail
 from gateway.policies.start import Begun, begin
 from gateway.policies.store import VersionStore
 from gateway.policies.wiring import demands_of
@@ -37,6 +37,16 @@ def refuse_missing_credentials(settings: Settings) -> None:
             target.credential_headers()
         except ValueError as exc:
             fail(f"targets.{name}.credential: {exc}.")
+
+
+def refuse_unanswered_probes(settings: Settings) -> None:
+    """End the command if the gateway would turn away those who look whether it lives."""
+    tls = settings.listen.tls
+    if tls is not None and tls.client_ca_file is not None and not can_show_a_certificate():
+        fail(
+            "listen.tls.client_ca_file: whoever looks whether the gateway lives must show a certificate, too. Name one "
+            "in TIDEGATE_CLIENT_CERTIFICATE and TIDEGATE_CLIENT_KEY."
+        )
 
 
 def prepare_state_folder(settings: Settings) -> None:

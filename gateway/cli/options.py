@@ -55,6 +55,11 @@ def listening_at(listen: Listen) -> str:
     return f"{scheme}://[{host}]:{listen.port}" if ":" in host else f"{scheme}://{host}:{listen.port}"
 
 
+def can_show_a_certificate() -> bool:
+    """Whether commands have a certificate of a client to show."""
+    return _CLIENT_CERTIFICATE in os.environ
+
+
 def trust_in(listen: Listen | None) -> ssl.SSLContext:
     """What a command trusts: an address of the settings by the very certificate they name, others by the system's.
 

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from gateway.child import ChildSpec
 from gateway.cli import banner
-from gateway.cli.checks import begin_or_fail, prepare_state_folder, refuse_missing_credentials
+from gateway.cli.checks import begin_or_fail, prepare_state_folder, refuse_missing_credentials, refuse_unanswered_probes
 from gateway.cli.marked_lines import MarkedLines
 from gateway.cli.options import SettingsOption, base_url, fail, settings_or_fail, trust
 from gateway.cli.runtimes import cloud_argv, edge_argv, edge_environment, gateway_argv
@@ -33,6 +33,7 @@ def up(settings_file: SettingsOption = None) -> None:
     """Start the edge runtime, the cloud stand-in (where `cloud` is not a real one) and the gateway."""
     settings = settings_or_fail(settings_file)
     refuse_missing_credentials(settings)
+    refuse_unanswered_probes(settings)
     prepare_state_folder(settings)
     begin_or_fail(settings)
     wanted = [settings.edge.model] if settings.starts_edge else []

@@ -11,10 +11,13 @@ from typing import Any
 import httpx
 import pytest
 import trustme
+import typer
+import yaml
 from typer.testing import CliRunner
 
 from gateway.cli.keys import app as keys_app
 from gateway.cli.outbox import app as outbox_app
+from gateway.cli.up import up
 from gateway.settings import Listen
 from serving.start import StartRefused
 from tests.support.scripted_runtime import DONE_EVENT, Received, ScriptedRuntime, event, says
@@ -194,3 +197,17 @@ def test_files_that_cannot_be_used_stop_the_start_and_the_key_is_not_named(tmp_p
     with pytest.raises(StartRefused, match=r"TLS cannot be set up: cert\.pem") as refused:
         Listen(tls=tls).secured()
     assert "key.pem" not in str(refused.value)
+
+
+def test_a_supervisor_without_a_certificate_of_its_own_is_told_so_before_it_starts_anything(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "clients.pem")
+    tls = {**issue(tmp_path, authority), "client_ca_file": str(tmp_path / "clients.pem")}
+    file = tmp_path / "tidegate.yaml"
+    file.write_text(yaml.safe_dump({"state_dir": str(tmp_path / "state"), "listen": {"tls": tls}}))
+    commands = typer.Typer()
+    commands.command()(up)
+    refused = CliRunner().invoke(commands, ["--settings", str(file)], env={"TIDEGATE_CLIENT_CERTIFICATE": None})
+    assert refused.exit_code == 1
+    assert "TIDEGATE_CLIENT_CERTIFICATE" in refused.output
+    assert not (tmp_path / "state").exists()
