@@ -66,14 +66,14 @@ def _probe(bench: Bench, book: ProviderBook, asked: argparse.Namespace, steps: S
     names = asked.provider or [adapter.name for adapter in bench.adapters]
     reports: list[Report] = []
     for graph in graphs_of(asked.model_dir):
-        with steps.step(f"Running {graph.model} on the CPU"):
+        with steps.step(f"Running {graph.title} on the CPU"):
             reference = prober.refer(bench, graph)
         reports.append(book.record(reference.report))
         for name in names:
             candidate = prober.look(bench, name)
             try:
                 if candidate.found.devices and name != CPU:
-                    with steps.step(f"Running {graph.model} on {name}"):
+                    with steps.step(f"Running {graph.title} on {name}"):
                         report = prober.probe(bench, candidate, graph, reference)
                     reports.append(book.record(report))
                 elif asked.provider and candidate.found.problem is not None:

@@ -82,11 +82,20 @@ class ProviderBook:
             self._write(pages.model_copy(update={"reports": reports, "processor": processor()}))
         return dated
 
-    def quarantine(self, name: str, identity: str, model: str, fault: Fault, detail: str) -> None:
-        """Keep a provider from being used until its identity changes or somebody lifts it."""
-        entry = Quarantine(identity=identity, model=model, fault=fault, detail=detail, since=int(self._now()))
+    def entry(self, identity: str, model: str, fault: Fault, detail: str) -> Quarantine:
+        """Return what a quarantine would be that begins now."""
+        return Quarantine(identity=identity, model=model, fault=fault, detail=detail, since=int(self._now()))
+
+    def quarantine(self, name: str, identity: str, model: str, fault: Fault, detail: str) -> Quarantine:
+        """Keep a provider from being used until its identity changes or somebody lifts it.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        entry = self.entry(identity, model, fault, detail)
         with self._changing() as pages:
             self._write(pages.model_copy(update={"quarantine": pages.quarantine | {name: entry}}))
+        return entry
 
     def lift(self, name: str) -> None:
         """End a quarantine."""

@@ -9,6 +9,7 @@ import onnxruntime as ort
 from edge_runtime.providers.sessions import CPU_PROVIDER, ORT_ERRORS, session_options
 from runtime_server.model_manifest import ModelUnsupported
 
+_WEIGHTS_ELSEWHERE = ("external data", "external initializer")
 _LFS = b"version https://git-lfs"
 _HEAD_BYTES = 256
 
@@ -37,7 +38,7 @@ def _cause(path: Path, error: Exception) -> str:
     if head[:1] == b"<":
         return "it is a web page and not a graph; fetch the file itself."
     text = str(error)
-    if "external data" in text.lower():
+    if any(sign in text.lower() for sign in _WEIGHTS_ELSEWHERE):
         return f"a file with its weights is missing or too short; fetch the model with all its files ({_line(text)})."
     return text
 

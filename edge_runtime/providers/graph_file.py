@@ -9,6 +9,8 @@ from pathlib import Path
 from edge_runtime.providers.samples import Samples, made_up
 from inference_protocol.provider_policy import Work
 
+_ONLY = "model.onnx"
+
 Input = tuple[str, str, Sequence[int | str | None]]
 """Name, type as ONNX Runtime writes it, sizes; a size that is not a number is free."""
 
@@ -30,6 +32,11 @@ class GraphFile:
     digest: str
     work: Work
     samples: Samples | None = None
+
+    @property
+    def title(self) -> str:
+        """What it is called where a model has several."""
+        return self.model if self.path.name == _ONLY else f"{self.model}/{self.path.name}"
 
     def tried_with(self, inputs: Sequence[Input]) -> Samples:
         """Return inputs to try it with.

@@ -267,7 +267,7 @@ def _report(bench: Bench, found: Found, graph: GraphFile) -> Report:
         provider=found.provider,
         version=found.version,
         driver=found.driver,
-        model=graph.model,
+        model=graph.title,
         identity=_identity(bench, found, graph),
     )
 

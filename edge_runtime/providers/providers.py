@@ -62,6 +62,7 @@ class Providers:
         self._changing = threading.Lock()
         self._graphs: list[OpenedGraph] = []
         self._passed_over: dict[str, Mapping[str, str]] = {}
+        self._kept: dict[str, Quarantine] = {}  # what failed in this process
 
     def open(self, graph: GraphFile) -> OpenedGraph:
         """Open a graph on the CPU. Where others may run it, they are tried meanwhile, and take over.
@@ -73,10 +74,10 @@ class Providers:
         opened = OpenedGraph(graph, session, run_timeout_s=self._bench.policy.run_timeout_s, failed=self._quarantine)
         others = [name for name in self._bench.policy.allowed(graph.work) if name != CPU]
         with self._changing:
-            self._graphs = [*(each for each in self._graphs if each.graph.model != graph.model), opened]
-            self._passed_over[graph.model] = dict.fromkeys(others, "it is being tried; the CPU answers meanwhile")
+            self._graphs = [*(each for each in self._graphs if each.graph.title != graph.title), opened]
+            self._passed_over[graph.title] = dict.fromkeys(others, "it is being tried; the CPU answers meanwhile")
         if others:
-            threading.Thread(target=self.settle, args=(opened,), name="providers", daemon=True).start()
+            threading.Thread(target=self._settle, args=(opened,), name="providers", daemon=True).start()
         return opened
 
     def settle(self, opened: OpenedGraph) -> Choice:
@@ -93,19 +94,29 @@ class Providers:
                     if taken is None or candidate.process is not taken.process:
                         candidate.close()
         with self._changing:
-            self._passed_over[graph.model] = choice.passed_over
-        _logger.info("%s of %s runs on %s", graph.work, graph.model, choice.name)
+            self._passed_over[graph.title] = choice.passed_over
+        _logger.info("%s of %s runs on %s", graph.work, graph.title, choice.name)
         return choice
+
+    def _settle(self, opened: OpenedGraph) -> None:
+        """Choose in the background: where that is not possible, the CPU goes on, and the state says why."""
+        try:
+            self.settle(opened)
+        except OSError as error:
+            _logger.warning("No provider can be tried with %s: %s", opened.graph.title, error)
+            with self._changing:
+                kept = self._passed_over[opened.graph.title]
+                self._passed_over[opened.graph.title] = dict.fromkeys(kept, f"it could not be tried: {error}")
 
     def uses(self) -> Sequence[ProviderUse]:
         """Return what runs where now, and why not elsewhere."""
         with self._changing:
             return tuple(
                 ProviderUse(
-                    model=each.graph.model,
+                    model=each.graph.title,
                     work=each.graph.work,
                     provider=each.provider,
-                    passed_over=dict(self._passed_over.get(each.graph.model, {})),
+                    passed_over=dict(self._passed_over.get(each.graph.title, {})),
                 )
                 for each in self._graphs
             )
@@ -147,14 +158,14 @@ class Providers:
         try:
             reference = prober.refer(self._bench, graph)
         except ProviderFailed as failure:
-            _logger.warning("%s cannot be tried on other providers: %s", graph.model, failure)
+            _logger.warning("%s cannot be tried on other providers: %s", graph.title, failure)
             return reports
         missing = [each for name, each in candidates.items() if name not in reports]
         made = [reference.report, *(prober.probe(self._bench, each, graph, reference) for each in missing)]
         return reports | {report.name: self._book.record(report) for report in made}
 
     def _barred(self, found: Mapping[str, Found]) -> dict[str, str]:
-        kept = self._book.read().quarantine
+        kept = {**self._book.read().quarantine, **self._kept}
         return {
             name: quarantine_reason(kept[name])
             for name, each in found.items()
@@ -163,15 +174,20 @@ class Providers:
 
     def _quarantine(self, graph: GraphFile, found: Found, failure: ProviderFailed) -> None:
         """Keep a provider from everything, since a request had to be computed without it."""
-        _logger.error("%s is in quarantine: with %s, %s (%s)", found.name, graph.model, failure, failure.fault)
-        self._book.quarantine(found.name, provider_identity(found), graph.model, failure.fault, str(failure))
-        entry = self._book.read().quarantine[found.name]
+        _logger.error("%s is in quarantine: with %s, %s (%s)", found.name, graph.title, failure, failure.fault)
+        identity = provider_identity(found)
+        try:
+            entry = self._book.quarantine(found.name, identity, graph.title, failure.fault, str(failure))
+        except OSError as error:  # until the end of this process it holds all the same
+            _logger.error("The quarantine of %s cannot be written down: %s", found.name, error)
+            entry = self._book.entry(identity, graph.title, failure.fault, str(failure))
         with self._changing:
+            self._kept[found.name] = entry
             graphs = list(self._graphs)
             for each in graphs:
-                before = self._passed_over.get(each.graph.model, {})
+                before = self._passed_over.get(each.graph.title, {})
                 if found.name in self._bench.policy.allowed(each.graph.work):
-                    self._passed_over[each.graph.model] = {**before, found.name: quarantine_reason(entry)}
+                    self._passed_over[each.graph.title] = {**before, found.name: quarantine_reason(entry)}
         for each in graphs:
             if each.accelerated is not None and each.accelerated.found.name == found.name:
                 each.move(None)

@@ -43,13 +43,13 @@ class StandIn(Adapter):
     def find(self) -> Found:
         told = os.environ.get("STAND_IN", "")
         if told == "crashes in find":
-            os.kill(os.getpid(), signal.SIGSEGV)
+            signal.raise_signal(signal.SIGSEGV)
         version = told.removeprefix("version ") if told.startswith("version ") else "1"
         return Found(self.name, self.provider, installed=True, version=version, driver="none", devices=("CPU",))
 
     def open(self, path: Path, options: ort.SessionOptions, given: Mapping[str, str]) -> Session:
         if given.get("fault") == "crashes at once":
-            os.kill(os.getpid(), signal.SIGSEGV)
+            signal.raise_signal(signal.SIGSEGV)
         if given.get("fault") == "hangs at once":
             time.sleep(600)
         return FaultySession(_compiled(path, given), options, given)
@@ -97,7 +97,7 @@ class FaultySession:
             case "not finite":
                 return [np.full_like(array, np.nan) for array in found]
             case "crashes":
-                os.kill(os.getpid(), signal.SIGSEGV)
+                signal.raise_signal(signal.SIGSEGV)
             case "hangs":
                 time.sleep(600)
             case "eats memory":

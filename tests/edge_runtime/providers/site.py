@@ -43,7 +43,8 @@ class Site:
         return Providers(bench, self.book)
 
     def graph(self, name: str = "perceptron", *, rows: int | str = "rows", seed: int = 0) -> GraphFile:
-        path = write_perceptron(self.root / f"{name}.onnx", rows=rows, seed=seed)
+        (self.root / name).mkdir(exist_ok=True)
+        path = write_perceptron(self.root / name / "model.onnx", rows=rows, seed=seed)
         return GraphFile(path, name, f"{seed}-{rows}", Work.TENSORS)
 
 
@@ -51,7 +52,7 @@ async def settled(providers: Providers, graph: GraphFile) -> OpenedGraph:
     """Open a graph and wait until it has been decided what runs it."""
     opened = providers.open(graph)
     await until(
-        lambda: not any("being tried" in why for why in passed_over(providers, graph.model).values()), within_s=60
+        lambda: not any("being tried" in why for why in passed_over(providers, graph.title).values()), within_s=60
     )
     return opened
 

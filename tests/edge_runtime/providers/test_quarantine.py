@@ -9,12 +9,13 @@ import threading
 import numpy as np
 import pytest
 
+from edge_runtime.providers.graph_file import GraphFile
 from edge_runtime.providers.opened import OpenedGraph
 from edge_runtime.providers.providers import Providers
 from edge_runtime.providers.sessions import CPU_PROVIDER, ORT_ERRORS
 from tests.edge_runtime.providers.site import ROWS, Site, passed_over, settled
 from tests.support.faulty_provider import PROVIDER
-from tests.support.small_graphs import WIDTH
+from tests.support.small_graphs import WIDTH, write_perceptron
 from tests.support.waiting import until
 
 
@@ -86,6 +87,34 @@ async def test_every_graph_leaves_a_provider_that_failed_with_one(site: Site) ->
     assert "crashed with one" in passed_over(providers, "other")["stand-in"]
     for opened in (one, other):
         providers.close(opened)
+
+
+async def test_a_quarantine_that_cannot_be_written_down_holds_until_the_end_of_the_process(site: Site) -> None:
+    providers = failing(site, "crashes")
+    opened = await settled(providers, site.graph())
+    (site.root / "providers.json").unlink()
+    (site.root / "providers.json").mkdir()  # nothing can be put in its place
+    site.armed.touch()
+    assert answer(opened) == f"{CPU_PROVIDER}; instead-of=stand-in"
+    providers.close(opened)
+    other = await settled(providers, site.graph("other"))
+    assert other.provider == CPU_PROVIDER
+    assert "in quarantine" in passed_over(providers, "other")["stand-in"]
+    providers.close(other)
+
+
+async def test_two_graphs_of_one_model_are_told_apart(site: Site) -> None:
+    graph = site.graph()
+    second = GraphFile(write_perceptron(graph.path.with_name("v2.onnx"), seed=3), graph.model, "3", graph.work)
+    providers = site.providers()
+    opened = [await settled(providers, each) for each in (graph, second)]
+    assert {use.model: use.provider for use in providers.uses()} == {
+        "perceptron": PROVIDER,
+        "perceptron/v2.onnx": PROVIDER,
+    }
+    assert {"stand-in perceptron", "stand-in perceptron/v2.onnx"} <= site.book.read().reports.keys()
+    for each in opened:
+        providers.close(each)
 
 
 async def test_a_request_that_the_cpu_refuses_too_is_nobodys_fault_but_its_own(site: Site) -> None:
