@@ -61,3 +61,14 @@ def test_a_model_is_measured_in_an_environment_like_the_one_it_is_served_in(
     [(argv, environment)] = started
     assert argv[1:4] == ["-m", "edge_runtime.measuring", "bench"]
     assert environment == edge_environment(os.environ)
+
+
+def test_models_of_tensors_are_served_by_the_edge_under_their_names(tmp_path: Path) -> None:
+    edge = {"tensor_models": ["silero-vad", "magika"]}
+    settings = Settings.model_validate({"state_dir": tmp_path, "edge": edge})
+    argv = edge_argv(settings)
+    given = [value for option, value in itertools.pairwise(argv) if option == "--tensor-model-dir"]
+    assert given == [str(tmp_path / "models" / name) for name in ("silero-vad", "magika")]
+    assert settings.targets["edge"].models["silero-vad"] == "silero-vad"
+    assert "silero-vad" not in settings.targets["cloud"].models
+    assert "--tensor-model-dir" not in edge_argv(Settings(state_dir=tmp_path))
