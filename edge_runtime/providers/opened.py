@@ -107,6 +107,10 @@ class OpenedGraph:
             failure = ProviderFailed(Fault.NOT_FINITE, "it gave values that are not finite where the CPU's are")
         except ProviderFailed as error:
             failure = error
+            if error.fault is Fault.REFUSED:  # its words may hold what the request held
+                failure = ProviderFailed(
+                    Fault.REFUSED, f"it raised {str(error).partition(':')[0]} where the CPU did not"
+                )
         return self._instead(accelerated, failure, functools.partial(self._on_cpu, feeds, wanted, interruption))
 
     def interrupt(self) -> None:

@@ -183,6 +183,9 @@ def refer(bench: Bench, graph: GraphFile) -> Reference:
         )
     except NoSamples as error:
         raise ProviderFailed(Fault.REFUSED, str(error)) from None
+    except ProviderFailed as failure:
+        detail = f"{graph.title} does not run with inputs that were made up for it, so it cannot be tried: {failure}"
+        raise ProviderFailed(failure.fault, detail) from None
     finally:
         candidate.close()
     return Reference(report, opened.inputs, samples, answers)

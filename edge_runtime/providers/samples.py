@@ -12,7 +12,7 @@ Feeds = dict[str, NDArray[Any]]
 Samples = Callable[[int], Feeds]
 """From a batch size to inputs; the same ones each time."""
 
-_LENGTH = 16  # of every free dimension but the first
+_LENGTH = 64  # of every free dimension but the first: convolutions of pictures need about as much
 _TYPES: dict[str, type[np.generic]] = {
     "tensor(float)": np.float32,
     "tensor(float16)": np.float16,

@@ -38,7 +38,7 @@ def answer(opened: OpenedGraph) -> str:
         ("crashes", "crashed with perceptron, its process ended: SIGSEGV"),
         ("hangs", "hung with perceptron, it gave no answer within 2 s"),
         ("not finite", "not-finite with perceptron"),
-        ("raises", "refused with perceptron, RuntimeError: the device is lost"),
+        ("raises", "refused with perceptron, it raised RuntimeError where the CPU did not;"),
     ],
 )
 async def test_the_tenth_request_is_answered_by_the_cpu_and_the_provider_is_in_quarantine(
