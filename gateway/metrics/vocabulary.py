@@ -80,6 +80,7 @@ REQUEST_HEADERS: Mapping[str, str] = {
     headers.LLM_D_SLO_TTFT_MS: "milliseconds until first content is due, as llm-d writes it",
     headers.LLM_D_SLO_TPOT_MS: "milliseconds for each token; feeds predictions alone",
     headers.STAINLESS_READ_TIMEOUT: "how long OpenAI's client waits: an upper bound",
+    headers.INFERENCE_JSON_LENGTH: "bytes of JSON before the bytes of tensors, either way",
     headers.SAVE_DATA: "the caller spares data",
     headers.CLIENT_NETWORK: "how the caller is connected",
     headers.CLIENT_BATTERY: "how full the caller's battery is",

@@ -13,6 +13,9 @@ from inference_protocol.open_inference.call import TensorCall
 from inference_protocol.open_inference.datatypes import Datatype
 from inference_protocol.text_parts import TextPart, Uninspectable, UninspectableCause, text_parts
 
+# Elements that are shorter on average may be pieces of one text.
+_SHORT_CHARS = 16
+
 
 def tensor_text_parts(tree: Mapping[str, Any], call: TensorCall) -> Iterator[TextPart]:
     """Yield every string of a request, and a part that cannot be read for each tensor that holds one."""
@@ -29,6 +32,8 @@ def tensor_text_parts(tree: Mapping[str, Any], call: TensorCall) -> Iterator[Tex
             yield TextPart(path, None, Uninspectable(UninspectableCause.BLOB), name)
         for part in text_parts({"data": texts}):
             yield replace(part, path=f"{tensor.heading.at}.{part.path}", field=name)
+        if len(texts) > 1 and sum(map(len, texts)) <= _SHORT_CHARS * len(texts):
+            yield TextPart(path, None, "".join(texts), name)  # a value may be cut into its pieces
 
 
 def _without_data(given: Mapping[str, Any]) -> dict[str, Any]:

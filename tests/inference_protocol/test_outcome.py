@@ -18,6 +18,7 @@ def test_every_error_has_an_outcome_of_its_own_kind(error_class: type[errors.Tid
         410: {Outcome.INVALID_REQUEST},
         413: {Outcome.INVALID_REQUEST},
         415: {Outcome.INVALID_REQUEST},
+        421: {Outcome.INVALID_REQUEST},
         422: {Outcome.INVALID_REQUEST},
         431: {Outcome.INVALID_REQUEST},
         429: {Outcome.QUOTA_EXCEEDED},

@@ -67,7 +67,9 @@ class ScriptedTransport(httpx.AsyncBaseTransport):
         act = self.script[min(self.acts, len(self.script) - 1)]
         self.acts += 1
         acted = act(request)
-        return acted if isinstance(acted, httpx.Response) else await acted
+        response = acted if isinstance(acted, httpx.Response) else await acted
+        response.request = request  # as real transports do
+        return response
 
 
 def saying(text: str) -> Act:

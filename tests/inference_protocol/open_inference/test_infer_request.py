@@ -183,3 +183,14 @@ def test_strings_behind_the_json_are_read_and_bytes_that_are_no_text_are_a_blob(
     parts = list(in_bytes(encode_byte_strings([b"jane@example.com", b"\xff\xd8\xff"]), datatype="BYTES").text_parts())
     assert "jane@example.com" in [part.text for part in parts]
     assert Uninspectable(UninspectableCause.BLOB) in [part.text for part in parts]
+
+
+def test_a_text_that_is_cut_into_the_elements_of_a_tensor_is_read_as_one() -> None:
+    def texts(pieces: list[str]) -> list[Any]:
+        tensor = {"name": "x", "datatype": "BYTES", "shape": [len(pieces)], "data": pieces}
+        return [part.text for part in parse_infer(orjson.dumps({"inputs": [tensor]}), "m").text_parts()]
+
+    card = "4111 1111 1111 1111"
+    assert card in texts(list(card))
+    assert card in texts([card[:9], card[9:]])
+    assert texts(["a long text " * 4] * 2).count("a long text " * 8) == 0
