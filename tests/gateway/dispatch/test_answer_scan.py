@@ -200,8 +200,8 @@ async def test_values_that_the_caller_sent_come_back_unmasked() -> None:
 async def test_what_cannot_be_judged_counts_as_found(monkeypatch: pytest.MonkeyPatch) -> None:
     failed = ScanResult(causes=frozenset({UninspectableCause.DETECTOR_ERROR}))
     monkeypatch.setattr(Scanner, "scan", lambda *_: failed)
-    body, counts = await whole({"content": "It is 12 and it is well so far."}, rules(AnswerScanning.MASK))
-    assert body["choices"][0]["message"]["content"] == "It is [uninspected withheld]well so far."
+    body, counts = await whole({"content": "It is 12 and it is well and calm so far."}, rules(AnswerScanning.MASK))
+    assert body["choices"][0]["message"]["content"] == "It is [uninspected withheld]so far."
     assert counts == {"uninspected": 1}
 
 
