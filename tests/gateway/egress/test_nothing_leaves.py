@@ -83,7 +83,7 @@ LEAST = {
     "retry": 10,
     "second address": 10,
     "hedge": 6,
-    "hand-over": 3,
+    "hand-over": 1,
     "finding in an answer": 3,
 }
 PARSERS = {Task.CHAT: parse_chat, Task.COMPLETION: parse_completion, Task.EMBEDDING: parse_embedding}
