@@ -41,7 +41,7 @@ async def test_a_hint_that_cannot_be_read_is_noted_by_name_and_refuses_nothing(h
         records = (h.gateway.state_dir / "records").rglob("*.jsonl")
         written = b"".join(path.read_bytes() for path in records)
         assert b"x-client-battery: could not be read" in written
-        assert b"4111" not in written
+        assert b"4111 1111" not in written
 
 
 async def test_no_hint_lowers_a_label_or_lets_anyone_else_answer(house: HouseFactory) -> None:
