@@ -15,7 +15,7 @@ INSTALLED := $(VENV)/.installed
 # Wheels only, so that an installation compiles nothing and runs no package's set-up code.
 PIP_INSTALL := $(BIN)/python -m pip install -qq --no-input --only-binary :all: --constraint constraints.txt
 
-.PHONY: help install run models test check format soak clean
+.PHONY: help install run models tensor-models test deploy-check check format soak clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {sub("%", "<name>", $$1); printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,10 @@ tensor-models: $(INSTALLED) ## Build models of tensors: speech, file types, text
 
 test: models tensor-models ## Run the tests, on the real models
 	@$(BIN)/pytest -n 2 --dist loadfile
+
+deploy-check: models ## Hold what is in deploy/ to the tools that will read it: images, chart, overlays, units, bundle
+	@$(PIP_INSTALL) --no-build-isolation --editable '.[deploy]'
+	@$(BIN)/pytest -n 2 --dist loadfile deploy/tests
 
 check: $(INSTALLED) ## Lint, formatting, strict types, import rules, house rules
 	$(BIN)/ruff check .

@@ -132,7 +132,7 @@ def _change(node: ast.AST, constants: set[str]) -> str | None:
 def test_no_file_is_longer_than_a_reader_can_hold() -> None:
     lengths = {
         path: len((ROOT / path).read_text(encoding="utf-8").splitlines())
-        for path, _ in sources(*PACKAGES, "tests", "bench")
+        for path, _ in sources(*PACKAGES, "tests", "bench", "deploy")
     }
 
     assert not {path: length for path, length in lengths.items() if length > MAX_LINES}
@@ -230,14 +230,19 @@ def test_every_direct_dependency_is_pinned_and_has_its_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("folders", "extras"), [(PACKAGES, ("build", "cloud", "presidio", "prove")), (["tests"], ("build", "cloud", "dev"))]
+    ("folders", "extras"),
+    [
+        (PACKAGES, ("build", "cloud", "presidio", "prove")),
+        (["tests"], ("build", "cloud", "dev")),
+        (["deploy"], ("deploy", "dev")),
+    ],
 )
 def test_what_is_imported_is_declared(folders: list[str], extras: tuple[str, ...]) -> None:
     optional = PROJECT["project"]["optional-dependencies"]
     declared = {
         normalized(each) for each in sum((optional[extra] for extra in extras), PROJECT["project"]["dependencies"])
     }
-    ours = {*PACKAGES, "bench", "tests", *sys.stdlib_module_names}
+    ours = {*PACKAGES, "bench", "deploy", "tests", *sys.stdlib_module_names}
     distributions = importlib.metadata.packages_distributions()
     imported = {module.partition(".")[0] for _, tree in sources(*folders) for module in _imports(tree)} - ours
 

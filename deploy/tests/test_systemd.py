@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -11,32 +10,29 @@ from pathlib import Path
 
 import pytest
 
+from deploy.tests.programs import run
 from tests.support.running_gateway import free_port
 
 UNITS = Path("deploy/systemd")
-needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 
 
 def unit_files() -> list[Path]:
     return sorted(UNITS.glob("*.service"))
 
 
-@needs_systemd
 @pytest.mark.parametrize("unit", unit_files(), ids=lambda unit: unit.stem)
 def test_systemd_has_nothing_to_say_against_a_unit(unit: Path, tmp_path: Path) -> None:
     # What the unit runs is installed where it is deployed, not here.
     text = re.sub(r"^(Exec\w+=)/opt/tidegate/bin/tidegate", rf"\1{sys.executable}", unit.read_text(), flags=re.M)
     copy = tmp_path / unit.name
     copy.write_text(text.replace("After=network-online.target tidegate-edge.service", "After=network-online.target"))
-    done = subprocess.run(["systemd-analyze", "verify", str(copy)], capture_output=True, text=True, check=False)
+    done = run("systemd-analyze", "verify", str(copy))
     assert (done.returncode, done.stderr) == (0, "")  # it exits 0 on unknown keys, and only warns
 
 
-@needs_systemd
 @pytest.mark.parametrize("unit", unit_files(), ids=lambda unit: unit.stem)
 def test_a_unit_may_do_little(unit: Path) -> None:
-    command = ["systemd-analyze", "security", "--offline=true", "--threshold=20", str(unit)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run("systemd-analyze", "security", "--offline=true", "--threshold=20", str(unit))
     assert done.returncode == 0, done.stdout
 
 

@@ -1,0 +1,29 @@
+"""The programs that checks call: those of the extra `deploy` lie beside Python, the others are Debian packages."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGES = {"openssl": "openssl", "systemd-analyze": "systemd", "systemd-sysusers": "systemd", "unshare": "util-linux"}
+
+
+def program(name: str) -> str:
+    """Return where a program is; one that is missing fails the check, since what nobody looked at is not right."""
+    beside_python = Path(sys.executable).with_name(name)
+    found = str(beside_python) if beside_python.is_file() else shutil.which(name)
+    if found is None:
+        package = PACKAGES.get(name)
+        pytest.fail(f"{name} is missing: " + (f"apt-get install {package}" if package else "make deploy-check"))
+    return found
+
+
+def run(name: str, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, and return what it said."""
+    return subprocess.run(
+        [program(name), *arguments], input=stdin, capture_output=True, text=True, check=False, timeout=100
+    )
