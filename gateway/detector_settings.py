@@ -21,8 +21,8 @@ class PresidioSettings(Frozen):
         timeout_s: For all texts of a request, waiting for its turn among it.
         start_timeout_s: For the process to load, which no request waits for.
         max_chars: Requests with more text are not read, since they would take longer than `timeout_s`.
-        other_languages: Requests with a text that is not English, the one language that the model knows: they could not
-            be inspected (`uninspected`), or are read for what it finds all the same (`read`).
+        other_languages: Requests with a text that is not plainly English, the one language that the model knows: they
+            could not be inspected (`uninspected`), or are read for what it finds all the same (`read`).
     """
 
     entities: dict[str, Tag] = Field(

