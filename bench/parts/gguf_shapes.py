@@ -104,8 +104,9 @@ def _copy_tokenizer(reader: GGUFReader, writer: GGUFWriter, size: int) -> None:
     tokens: list[str] = reader.fields[whole[0]].contents()
     types: list[int] = reader.fields[whole[1]].contents()
     missing = size - len(tokens)
-    writer.add_token_list([*tokens, *(f"<|unused_{n}|>" for n in range(missing))])
-    writer.add_token_types([*types, *[int(TokenType.UNUSED)] * missing])
+    # Words like any other, since random weights choose them, and an answer without text cannot be timed.
+    writer.add_token_list([*tokens, *(f"added{n}" for n in range(missing))])
+    writer.add_token_types([*types, *[int(TokenType.NORMAL)] * missing])
 
 
 def _copy(reader: GGUFReader, writer: GGUFWriter, names: list[str]) -> None:
