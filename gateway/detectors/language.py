@@ -1,8 +1,8 @@
 """Telling English by what speaks for it, for detectors that know no other language.
 
 A text counts as English where, wherever one looks in it, most words are English ones. Nothing is concluded from words
-that are missing: a language that nobody thought of, a short answer in German and one sentence of Finnish in the middle of
-an English letter have no evidence either. Numbers, addresses of the web, digests and signs are in no language.
+that are missing: a language that nobody thought of, a short answer in German and one sentence of Finnish in the middle
+of an English letter have no evidence either. Numbers, addresses of the web, digests and signs are in no language.
 
 The words are the most frequent of symspellpy's English dictionary, which holds what Google's books and the word lists
 of SCOWL have in common.
