@@ -73,9 +73,11 @@ class ScriptedTransport(httpx.AsyncBaseTransport):
 
 
 def saying(text: str) -> Act:
-    """Answer by a text, as asked: streamed or not, a chat or a completion; vectors say nothing."""
+    """Answer by a text, as asked: streamed or not, a chat, a completion or a tensor; vectors say nothing."""
 
     def says(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/infer"):
+            return _json(200, {"model_name": MODEL, "outputs": [_tensor_of(text)]})
         asked = json.loads(request.read())
         if "input" in asked:
             row = {"object": "embedding", "index": 0, "embedding": [0.6, 0.8]}
@@ -222,6 +224,10 @@ def scripted_target(
         replicas.append(replica)
     pool = Pool(name, replicas, max_waiting=configured.max_waiting, clock=clock, draw=random.Random(1))
     return Target(name, configured, credential, pool, RetryBudget(share=0.2, income_per_s=10.0))
+
+
+def _tensor_of(text: str) -> dict[str, Any]:
+    return {"name": "said", "datatype": "BYTES", "shape": [1], "data": [text]}
 
 
 def _json(status: int, body: object) -> httpx.Response:

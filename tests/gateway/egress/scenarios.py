@@ -42,7 +42,8 @@ def policy_document(number: int) -> dict[str, Any]:
     draw = random.Random(number)
     targets = {}
     for name in draw.sample(TARGETS, draw.randint(2, 4)):
-        clearance = draw.choices(CLASSES, [1, 2, 3, 2])[0]
+        # This machine is mostly cleared for all, as it is outside of tests: there is somebody to hand over to.
+        clearance = draw.choices(CLASSES, [1, 1, 1, 6] if name == "edge" else [1, 2, 3, 2])[0]
         quality = draw.random() * (0.3 if name == "edge" else 1.0)  # what leaves is what tells something
         targets[name] = {"kind": KINDS[name], "clearance": clearance, "quality": quality}
         if draw.random() < 0.4:
@@ -54,7 +55,7 @@ def policy_document(number: int) -> dict[str, Any]:
         "name": f"policy-{number}",
         "defaults": {"class": draw.choices(CLASSES, [4, 2, 1, 1])[0], "late": draw.choice(["finish", "refuse"])},
         "findings": {tag: draw.choice(CLASSES) for tag in TAGS},
-        "uninspected": {"image": draw.choice(CLASSES)},
+        "uninspected": {"image": draw.choice(CLASSES), "blob": draw.choice(CLASSES)},
         "targets": targets,
         "weights": {"quality": 1.0},
     }
@@ -102,7 +103,9 @@ class Scenario:
     budget_ms: int | None = None
 
     def __post_init__(self) -> None:
-        if self.task is not Task.CHAT:  # which holds texts, and knows neither turns nor images
+        if self.task is Task.TENSOR:  # of text, and of numbers where a message has a picture; nobody's turns
+            self.messages = [Message("user", message.values, message.has_image) for message in self.messages]
+        if self.task in (Task.COMPLETION, Task.EMBEDDING):  # they hold texts, and know neither turns nor images
             held = [message.values for message in self.messages]
             held = held if self.task is Task.EMBEDDING else [[value for values in held for value in values]]
             self.messages = [Message("user", values) for values in held]
@@ -176,6 +179,6 @@ scenarios = st.builds(
     addresses=st.integers(1, 2),
     hedges=st.sampled_from([False, False, True]),
     detector=st.sampled_from(["none", "none", "none", "finds", "finds", "fails"]),
-    task=st.sampled_from([*[Task.CHAT] * 3, Task.COMPLETION, Task.EMBEDDING]),
-    budget_ms=st.sampled_from([None, 2000, 8000]),
+    task=st.sampled_from([*[Task.CHAT] * 4, *[Task.COMPLETION, Task.EMBEDDING, Task.TENSOR] * 2]),
+    budget_ms=st.sampled_from([None, 2000, 4000, 6000, 8000]),
 )
