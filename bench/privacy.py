@@ -25,7 +25,7 @@ from typing import Any
 import httpx
 import yaml
 
-from bench.parts import labelled_set, restoring
+from bench.parts import labelled_set, restoring, scan_profile
 from bench.parts.recording_target import RecordingTarget, recording_target
 from bench.parts.report import Report
 from bench.parts.upstream import MODEL
@@ -41,8 +41,9 @@ from tests.routing_policies.signals.harmless_prompts import HARMLESS_PROMPTS
 from tests.support.running_gateway import free_port
 
 CASE_FILES = ("cases", "cases-boundary", "cases-hard")
-# How a case's own label is declared to us.
+# How a case's own label, and the files that its text is from, are declared to us: leakbench sends them as headers too.
 CLASS_OF_LABEL = {"public": "public", "private": "confidential"}
+PUBLIC_SOURCES = "docs/public/"
 DENSE = "jane@corp.com 4111111111111111 and so on, "  # 40 findings a KB, to within a few
 PROSE = "The tide turns twice a day and the gate keeper writes down what has passed. "
 FOLDED = DENSE.replace("4111", "４111")
@@ -70,15 +71,12 @@ async def leakbench(report: Report, folder: Path) -> None:
         if policy == "private-first":
             leaked = sum(each["leaked"] for each in found.values())
             report.at_most("leakbench, private-first: leaks of all three files", leaked, 0, "cases")
-        report.raw["leakbench"][policy]["public that reached the cloud"] = sum(f["reached"] for f in found.values())
-    labelled = report.raw["leakbench"]["private-first"]["cases"]["labelled_public_reached_share"]
-    report.at_least("leakbench, private-first: cases that their caller calls public reach the cloud", labelled, 1, "")
-    report.at_least(
-        "leakbench, balanced: public cases reach the cloud",
-        report.raw["leakbench"]["balanced"]["cases"]["public_reached_share"],
-        1,
-        "",
-    )
+    for policy, of in (("private-first", "declared public"), ("balanced", "public")):
+        files = report.raw["leakbench"][policy].values()
+        wanted, reached = (sum(each[f"{of}{what}"] for each in files) for what in ("", ", reached"))
+        report.at_least(
+            f"leakbench, {policy}: share of {wanted} cases, {of}, that reach the cloud", reached / wanted, 1, ""
+        )
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
@@ -146,24 +144,32 @@ async def _count(
     for case in cases:
         edge.bodies.clear()
         cloud.bodies.clear()
-        headers = {"x-data-class": CLASS_OF_LABEL[case["label"]]} if "label" in case else {}
+        declared = _declared(case)
+        headers = {} if declared is None else {"x-data-class": declared}
         extra = {key: case[key] for key in case.keys() - {"id", "category", "truth", "label", "sources"}}
         answer = await client.post("/v1/chat/completions", json={"model": "auto", **extra}, headers=headers)
         answers[str(answer.status_code)] += 1
         if cloud.bodies:
             (leaked if case["truth"] == "private" else reached).append(case["id"])
-    public = [case for case in cases if case["truth"] == "public"]
-    labelled = [case["id"] for case in public if case.get("label") == "public"]
+    public = {case["id"]: _declared(case) for case in cases if case["truth"] == "public"}
+    declared = [name for name, said in public.items() if said == "public"]
     return {
         "private": len(cases) - len(public),
         "leaked": len(leaked),
         "leaked_ids": leaked,
         "public": len(public),
-        "reached": len(reached),
-        "public_reached_share": len(reached) / len(public) if public else 1.0,
-        "labelled_public_reached_share": len(set(labelled) & set(reached)) / len(labelled) if labelled else 1.0,
+        "public, reached": len(reached),
+        "declared public": len(declared),
+        "declared public, reached": len(set(declared) & set(reached)),
         "statuses": dict(answers),
     }
+
+
+def _declared(case: dict[str, Any]) -> str | None:
+    """The class that a caller who knows the case's label and sources gives it."""
+    said = [CLASS_OF_LABEL[case["label"]]] if "label" in case else []
+    said += ["public" if path.startswith(PUBLIC_SOURCES) else "confidential" for path in case.get("sources", ())]
+    return min(said, default=None)  # in the order of the alphabet the higher class comes first
 
 
 def labelled(report: Report, scanner: Scanner, path: Path) -> None:
@@ -204,6 +210,7 @@ def costs(report: Report, scanner: Scanner) -> None:
         ms = _fastest_ms(lambda text=text: scanner.scan([TextPart("prompt", None, text)])) / 16
         report.raw[f"scan, {name}"] = {"ms_per_kb": ms, "findings_per_kb": findings}
         report.at_most(f"scan, {name}", ms, budget, "ms/KB")
+    report.raw["scan, dense with findings, us a finding"] = scan_profile.profile(scanner, DENSE * 400)
     by_length = {
         kb: _fastest_ms(lambda kb=kb: scanner.scan([TextPart("p", None, PROSE * (kb * 13))]), 5) for kb in (64, 1024)
     }
