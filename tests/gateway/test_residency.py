@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from gateway.settings import Settings
+from inference_protocol.request import Task
 from routing_policies.policy.loader import load_policy
 from routing_policies.snapshot import Health
 from tests.support.running_gateway import RunningGateway, running_gateway
@@ -55,11 +56,15 @@ class House:
 
 
 @asynccontextmanager
-async def house(folder: Path, answers: Mapping[str, Answer], **settings: Any) -> AsyncIterator[House]:
+async def house(
+    folder: Path, answers: Mapping[str, Answer], able: Mapping[str, Any] | None = None, **settings: Any
+) -> AsyncIterator[House]:
     """Targets on this device, in the EU and elsewhere; the last would be asked first by whoever may."""
     speed = {"edge": 2.0, "cloud-eu": 2.0, "cloud": 1.0}
     runtimes = {
-        name: ScriptedRuntime(answers.get(name, says(name)), state(ms_per_token=speed[name], window=8192))
+        name: ScriptedRuntime(
+            answers.get(name, says(name)), state(ms_per_token=speed[name], window=8192, tasks=frozenset(Task))
+        )
         for name in TARGETS
     }
     digest = hashlib.sha256(SECRET.encode()).hexdigest()
@@ -77,6 +82,7 @@ async def house(folder: Path, answers: Mapping[str, Answer], **settings: Any) ->
     async with runtimes["edge"], runtimes["cloud-eu"], runtimes["cloud"]:
         targets = {
             name: {"endpoints": [runtime.endpoint], "protocol": "tidegate", "models": {MODEL: MODEL}}
+            | (able or {}).get(name, {})
             for name, runtime in runtimes.items()
         }
         configured = Settings(state_dir=folder, targets=targets, auth={"keys": keys}, **settings)
@@ -96,6 +102,29 @@ async def test_a_fallback_or_retry_stays_in_the_region(tmp_path: Path, caller: s
         # The same way is open to who may take it, so that it is the residency that closes it.
         elsewhere = await h.ask("us")
         assert (elsewhere.status_code, elsewhere.headers["x-tidegate-target"]) == (200, "cloud")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/completions", {"model": MODEL, "prompt": "hello"}),
+        ("/v1/embeddings", {"model": MODEL, "input": "hello"}),
+        (
+            f"/v2/models/{MODEL}/infer",
+            {"inputs": [{"name": "x", "datatype": "BYTES", "shape": [1], "data": ["hello"]}]},
+        ),
+    ],
+)
+async def test_every_task_stays_in_the_region(tmp_path: Path, path: str, body: dict[str, Any]) -> None:
+    able = {name: {"capabilities": {"embeddings": True, "tensors": True}} for name in TARGETS}
+    async with house(tmp_path, dict.fromkeys(TARGETS, fails), able) as h:
+        headers = {caller: {"authorization": f"Bearer {caller}-key.{SECRET}"} for caller in OF}
+        assert (await h.gateway.client.post(path, json=body, headers=headers["eu"])).status_code >= 500
+        assert h.asked("edge") > 0
+        assert h.asked("cloud-eu") > 0
+        assert h.asked("cloud") == 0
+        await h.gateway.client.post(path, json=body, headers=headers["us"])
+        assert h.asked("cloud") > 0
 
 
 async def test_a_hedge_stays_in_the_region(tmp_path: Path) -> None:
