@@ -37,6 +37,11 @@ class StateFolder:
         return self.root / "traces"
 
     @property
+    def spool(self) -> Path:
+        """Telemetry that the collector has not taken yet, one folder a program."""
+        return self.root / "spool"
+
+    @property
     def records(self) -> Path:
         """Decision and outcome records."""
         return self.root / "records"

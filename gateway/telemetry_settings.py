@@ -16,11 +16,13 @@ class TelemetrySettings(Frozen):
     """Where traces and metrics go beside the state folder and the admin listener, and what they tell apart.
 
     Attributes:
+        spool_bytes: What each program keeps on the disk of what the collector has not taken yet.
         genai_conventions: Which names metrics of attempts have.
         metric_tenants: How many tenants metrics tell apart, the first that come; all others are `other`.
     """
 
     otlp_endpoint: str | None = None
+    spool_bytes: int = Field(default=64 * 1024 * 1024, ge=64 * 1024)
     sample_ratio: float = Field(default=1.0, ge=0.0, le=1.0)
     trust_inbound_trace: bool = False
     genai_conventions: GenAiConventions = "genai-0.1"

@@ -72,6 +72,7 @@ BREAKER = "tidegate.breaker"
 CONNECTIVITY = "tidegate.connectivity"
 BATCH = "tidegate.batch"
 CURRENCY = "tidegate.currency"
+DROP_REASON = "tidegate.drop.reason"
 
 # Metrics of generative AI: what callers saw of this server, and what its attempts saw of targets.
 METRIC_SERVER_DURATION = "gen_ai.server.request.duration"
@@ -118,6 +119,9 @@ METRIC_ENGINE_PREFILL_SPEED = "tidegate.engine.prefill_speed"
 METRIC_ENGINE_STEP = "tidegate.engine.step.duration"
 METRIC_ENGINE_DRAFTED = "tidegate.engine.drafted"
 METRIC_ENGINE_ACCEPTED = "tidegate.engine.accepted"
+METRIC_SPOOLED = "tidegate.telemetry.spooled"
+METRIC_TELEMETRY_DROPPED = "tidegate.telemetry.dropped"
+METRIC_TELEMETRY_REJECTED = "tidegate.telemetry.rejected"
 
 # Parts of a request's way that its SERVER span times, in the order in which they follow each other.
 PARTS_MS = {

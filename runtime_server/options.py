@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from observability.telemetry import SPOOL_BYTES
 from runtime_server.trusted_keys import TrustedKeys
 from serving.start import StartRefused
 
@@ -28,6 +29,8 @@ class RuntimeOptions:
     default_max_tokens: int
     trace_dir: Path | None
     otlp_endpoint: str | None
+    otlp_spool: Path | None
+    otlp_spool_bytes: int
     drain_timeout_s: float
     embedding_model_dir: Path | None
     embedding_model_name: str | None
@@ -83,10 +86,24 @@ def argument_parser(program: str, description: str, *, default_port: int | None 
     _add_place(parser, default_port)
     _add_load(parser)
     _add_embeddings(parser)
+    _add_telemetry(parser)
+    return parser
+
+
+def _add_telemetry(parser: argparse.ArgumentParser) -> None:
     telemetry = parser.add_argument_group("telemetry")
     telemetry.add_argument("--trace-dir", type=Path, metavar="DIR", help="folder for traces as JSON lines")
     telemetry.add_argument("--otlp-endpoint", metavar="URL", help="OTLP/HTTP collector, such as http://127.0.0.1:4318")
-    return parser
+    telemetry.add_argument(
+        "--otlp-spool", type=Path, metavar="DIR", help="folder for what the collector has not taken yet"
+    )
+    telemetry.add_argument(
+        "--otlp-spool-bytes",
+        type=at_least(64 * 1024),
+        default=SPOOL_BYTES,
+        metavar="N",
+        help="most that may wait there; the oldest is dropped beyond it (default: %(default)s)",
+    )
 
 
 def _add_place(parser: argparse.ArgumentParser, default_port: int | None) -> None:

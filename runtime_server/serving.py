@@ -58,8 +58,7 @@ def run(
     except StartRefused as exc:
         _logger.error("%s", exc)
         return 2
-    tracing = TelemetrySettings(service_name, options.trace_dir, options.otlp_endpoint)
-    with contextlib.closing(listener), set_up(tracing) as telemetry:
+    with contextlib.closing(listener), set_up(_tracing(service_name, options)) as telemetry:
         beside = [*(service.served for service in embeddings.values()), *(model.served for model in tensors)]
         lifecycle = Lifecycle(engine, beside, uses)
         limits = RequestLimits(default_max_tokens=options.default_max_tokens)
@@ -74,6 +73,16 @@ def run(
         )
         serve_until_signal(app, listener, _ending(lifecycle, options.drain_timeout_s))
         return 1 if lifecycle.failed.is_set() else 0
+
+
+def _tracing(service_name: str, options: RuntimeOptions) -> TelemetrySettings:
+    return TelemetrySettings(
+        service_name,
+        options.trace_dir,
+        options.otlp_endpoint,
+        spool_dir=options.otlp_spool,
+        spool_bytes=options.otlp_spool_bytes,
+    )
 
 
 def _ending(lifecycle: Lifecycle, drain_timeout_s: float) -> Ending:

@@ -99,5 +99,6 @@ def _common(settings: Settings) -> list[str]:
     if settings.models.signatures == "required":
         argv += ["--trusted-keys", str(settings.folder.model_keys), *trusted_key_options(settings)]
     if settings.telemetry.otlp_endpoint is not None:
-        argv += ["--otlp-endpoint", settings.telemetry.otlp_endpoint]
+        argv += ["--otlp-endpoint", settings.telemetry.otlp_endpoint, "--otlp-spool", str(settings.folder.spool)]
+        argv += ["--otlp-spool-bytes", str(settings.telemetry.spool_bytes)]
     return argv

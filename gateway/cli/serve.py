@@ -34,6 +34,8 @@ def serve(settings_file: SettingsOption = None) -> None:
         settings.folder.traces,
         settings.telemetry.otlp_endpoint,
         sample_ratio=settings.telemetry.sample_ratio,
+        spool_dir=settings.folder.spool,
+        spool_bytes=settings.telemetry.spool_bytes,
     )
     from gateway.app import create_app  # noqa: PLC0415  # a second of imports that no other command needs
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from gateway.metrics import instruments, vocabulary
 from inference_protocol.errors import error_classes
 from inference_protocol.outcome import Outcome
+from observability.delivery import OF_DELIVERY
 from observability.meters import Instrument, InstrumentKind
 from observability.prometheus import family_name
 
@@ -19,8 +20,14 @@ and a test compares it.
 
 Metrics are read as Prometheus's text at `/metrics` on the admin listener, by whoever has the role `auditor` or
 `operator`. Where `telemetry.otlp_endpoint` names a collector, it is sent the same every 10 seconds, with traces as
-examples of readings, beside the traces. A collector that is down or hangs costs a request nothing; what it missed is in
-the next sums. No metric, attribute or header holds any content of a request. An attribute without a value is left out.
+examples of readings, beside the traces. No metric, attribute or header holds any content of a request. An attribute
+without a value is left out.
+
+What the collector has not taken yet waits in `spool/` of the state folder, up to `telemetry.spool_bytes` for each
+program, and goes there once it is back, the oldest first, also after a restart. Of metrics the last sums wait alone,
+which tell all that those before them did. What is answered with a redirection, a page, or the status 401, 403, 404,
+407, 408, 429, 502, 503 or 504 is sent again, after a second and then up to a minute; what is refused otherwise is
+dropped and counted. A collector that is down, hangs or lies costs a request nothing.
 
 What answers have cost is counted, too. Records know it for each request, and this command sums them up:
 
@@ -45,6 +52,7 @@ def _lines() -> Iterator[str]:
     yield "With `telemetry.genai_conventions: semconv-1.41` attempts are measured under these names instead:\n"
     yield from _table(*_instrument_rows(older.all))
     yield from _instruments("State, as it is when somebody asks", instruments.OF_STATE)
+    yield from _instruments("On the way to a collector, where there is one", OF_DELIVERY)
     yield "## Buckets\n"
     histograms = [each for each in (*instruments.OF_REQUESTS, *newer.all, *older.all) if each.bounds]
     yield from _table(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import socket
 import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,7 +29,17 @@ class OtlpReceiver:
         self.resource_spans: list[ResourceSpans] = []
         self.raw: list[bytes] = []
         self.metrics: dict[str, Metric] = {}
+        # What is answered instead of taking a request, one after the other: status, type of the body, body.
+        self.refusals: deque[tuple[int, str, bytes]] = deque()
+        # What is answered to a request that is taken.
+        self.answer = ExportTraceServiceResponse().SerializeToString()
+        self.tries = 0
         self._arrived = threading.Condition()
+
+    def refusal(self) -> tuple[int, str, bytes] | None:
+        with self._arrived:
+            self.tries += 1
+            return self.refusals.popleft() if self.refusals else None
 
     @property
     def spans(self) -> list[Span]:
@@ -59,25 +70,29 @@ class OtlpReceiver:
 
 
 @contextmanager
-def otlp_receiver() -> Iterator[OtlpReceiver]:
-    """Run a collector on a free port."""
+def otlp_receiver(port: int = 0) -> Iterator[OtlpReceiver]:
+    """Run a collector on this port, or a free one."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             encoding = self.headers.get("content-encoding")
-            receiver.take(self.path, encoding, gzip.decompress(body) if encoding == "gzip" else body)
-            answer = ExportTraceServiceResponse().SerializeToString()
-            self.send_response(200)
-            self.send_header("content-type", "application/x-protobuf")
+            refusal = receiver.refusal()
+            if refusal is None:
+                receiver.take(self.path, encoding, gzip.decompress(body) if encoding == "gzip" else body)
+            status, kind, answer = refusal or (200, "application/x-protobuf", receiver.answer)
+            self.send_response(status)
+            self.send_header("content-type", kind)
             self.send_header("content-length", str(len(answer)))
+            if status == 302:
+                self.send_header("location", receiver.endpoint)
             self.end_headers()
             self.wfile.write(answer)
 
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     receiver = OtlpReceiver(f"http://127.0.0.1:{server.server_port}")
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()

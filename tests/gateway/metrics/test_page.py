@@ -8,6 +8,7 @@ from gateway.metrics import instruments, vocabulary
 from gateway.metrics.page import page
 from inference_protocol import headers
 from inference_protocol import telemetry_names as names
+from observability.delivery import OF_DELIVERY
 
 ROOT = Path(__file__).parents[3]
 
@@ -33,6 +34,6 @@ def test_every_header_is_described() -> None:
 
 def test_every_metric_that_has_a_name_is_an_instrument_with_described_attributes() -> None:
     client = [*instruments.client_instruments("genai-0.1").all, *instruments.client_instruments("semconv-1.41").all]
-    all_of_them = [*instruments.OF_REQUESTS, *instruments.OF_STATE, *client]
+    all_of_them = [*instruments.OF_REQUESTS, *instruments.OF_STATE, *OF_DELIVERY, *client]
     assert {each.name for each in all_of_them} == {v for n, v in literals(names).items() if n.startswith("METRIC_")}
     assert {name for each in all_of_them for name in each.attributes} <= set(vocabulary.ATTRIBUTES)
