@@ -20,6 +20,7 @@ from inference_protocol import telemetry_names as names
 from inference_protocol.errors import RecordFailed, UpstreamError
 from inference_protocol.outcome import Outcome
 from routing_policies.latency_model import Attempted, observe
+from serving.logs import in_trace
 
 _logger = logging.getLogger(__name__)
 
@@ -55,7 +56,9 @@ class Settlement:
         try:
             self._records.write(outcome_record(exchange, now, self._shadowed(exchange)))
         except RecordFailed as exc:
-            _logger.error("the outcome of %s could not be recorded: %s", exchange.request_id, exc)
+            _logger.error(
+                "the outcome of %s could not be recorded: %s", exchange.request_id, exc, extra=in_trace(exchange.span)
+            )
 
     def _end_open(self, attempt: Attempt, exchange: Exchange, now: float) -> None:
         """End the attempt whose answer committed; it ended as the request did."""

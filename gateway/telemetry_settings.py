@@ -17,6 +17,7 @@ class TelemetrySettings(Frozen):
 
     Attributes:
         spool_bytes: What each program keeps on the disk of what the collector has not taken yet.
+        log_format: What a line on standard error is.
         genai_conventions: Which names metrics of attempts have.
         metric_tenants: How many tenants metrics tell apart, the first that come; all others are `other`.
     """
@@ -25,5 +26,6 @@ class TelemetrySettings(Frozen):
     spool_bytes: int = Field(default=64 * 1024 * 1024, ge=64 * 1024)
     sample_ratio: float = Field(default=1.0, ge=0.0, le=1.0)
     trust_inbound_trace: bool = False
+    log_format: Literal["text", "json"] = "text"
     genai_conventions: GenAiConventions = "genai-0.1"
     metric_tenants: int = Field(default=0, ge=0, le=1000)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from observability.telemetry import SPOOL_BYTES
 from runtime_server.trusted_keys import TrustedKeys
+from serving.logs import LogFormat
 from serving.start import StartRefused
 
 _MIN_TOKEN_CHARS = 16
@@ -31,6 +32,7 @@ class RuntimeOptions:
     otlp_endpoint: str | None
     otlp_spool: Path | None
     otlp_spool_bytes: int
+    log_format: LogFormat
     drain_timeout_s: float
     embedding_model_dir: Path | None
     embedding_model_name: str | None
@@ -94,6 +96,12 @@ def _add_telemetry(parser: argparse.ArgumentParser) -> None:
     telemetry = parser.add_argument_group("telemetry")
     telemetry.add_argument("--trace-dir", type=Path, metavar="DIR", help="folder for traces as JSON lines")
     telemetry.add_argument("--otlp-endpoint", metavar="URL", help="OTLP/HTTP collector, such as http://127.0.0.1:4318")
+    telemetry.add_argument(
+        "--log-format",
+        choices=("text", "json"),
+        default="text",
+        help="what a line on standard error is (default: %(default)s)",
+    )
     telemetry.add_argument(
         "--otlp-spool", type=Path, metavar="DIR", help="folder for what the collector has not taken yet"
     )

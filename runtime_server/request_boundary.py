@@ -63,7 +63,7 @@ class RequestBoundary:
         except TidegateError as error:
             outcome = await _report(error, request_id, scope, send_with_id, head)
         except Exception as error:
-            log_crash(_logger, f"Request {request_id}", error)
+            log_crash(_logger, f"Request {request_id}", error, span)
             fault = InternalError("The runtime failed on this request; its log says why.")
             outcome = await _report(fault, request_id, scope, send_with_id, head)
         finally:

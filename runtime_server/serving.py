@@ -18,8 +18,9 @@ from runtime_server.lifecycle import Lifecycle
 from runtime_server.options import RuntimeOptions
 from runtime_server.tensors.catalog import Catalog
 from serving.listener import Listener, bind_tcp, bind_unix
+from serving.logs import set_up_logging
 from serving.server import Ending, serve_until_signal
-from serving.start import StartRefused, set_up_logging
+from serving.start import StartRefused
 
 _logger = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ def run(
         The process's exit status: 0 after a signal, 1 if the engine could not start, 2 if it was told to serve what
         or where it cannot.
     """
-    set_up_logging()
+    set_up_logging(options.log_format, service_name)
     try:
         token = options.read_token()
         models = ChatModels(load_chat_model(options.model_dir, options.model_name))

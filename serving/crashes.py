@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import logging
-import traceback
+
+from opentelemetry.trace import INVALID_SPAN, Span
+
+from serving.logs import in_trace, places
 
 # What the caller is told.
 CRASHED = "Tidegate failed; its log has the request id."
 
-_FRAMES = 8
 
-
-def log_crash(logger: logging.Logger, what: str, error: BaseException) -> None:
+def log_crash(logger: logging.Logger, what: str, error: BaseException, span: Span = INVALID_SPAN) -> None:
     """Log an exception that nobody expected.
 
     Args:
         logger: Of the module that caught it.
         what: What it ended, such as `request req-1`.
         error: Of which only the type and the last places of its traceback are written.
+        span: Of the request that it ended.
     """
-    places = "".join(traceback.format_tb(error.__traceback__)[-_FRAMES:])
-    logger.error("%s failed with %s at\n%s", what, type(error).__qualname__, places)
+    where = places(error)
+    logger.error("%s failed with %s at\n%s", what, type(error).__qualname__, where, extra=in_trace(span))

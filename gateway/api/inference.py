@@ -97,7 +97,7 @@ class InferenceEndpoint:
             exchange.outcome = exchange.outcome or Outcome.CLIENT_CLOSED
             raise
         except Exception as exc:
-            log_crash(_logger, exchange.request_id, exc)
+            log_crash(_logger, exchange.request_id, exc, exchange.span)
             await _refuse(exchange, InternalError(CRASHED), send)
         finally:
             self._settlement.settle(exchange)

@@ -1,13 +1,17 @@
-"""The lines of several programs on one terminal, each after its program's name."""
+"""The lines of several programs on one terminal, each after its program's name; or as JSON, which holds the name."""
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections.abc import Sequence
 
 from rich.console import Console
 from rich.text import Text
 
 from gateway.supervise import OWN_NAME
+
+_logger = logging.getLogger(__name__)
 
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue")
 
@@ -26,3 +30,11 @@ class MarkedLines:
     def say(self, name: str, line: str) -> None:
         """Write one line of one program."""
         self._console.print(Text.assemble(self._marks[name], Text.from_ansi(line)), soft_wrap=True)
+
+
+def say_as_json(name: str, line: str) -> None:
+    """Write one line to standard error: as it is where its program wrote JSON, and as an event of ours otherwise."""
+    if line.startswith("{"):
+        sys.stderr.write(f"{line}\n")
+    else:
+        _logger.info("%s: %s", name, line)

@@ -98,6 +98,7 @@ def _common(settings: Settings) -> list[str]:
     argv = ["--trace-dir", str(settings.folder.traces), "--drain-timeout-s", f"{settings.timeouts.drain_s:g}"]
     if settings.models.signatures == "required":
         argv += ["--trusted-keys", str(settings.folder.model_keys), *trusted_key_options(settings)]
+    argv += ["--log-format", settings.telemetry.log_format]
     if settings.telemetry.otlp_endpoint is not None:
         argv += ["--otlp-endpoint", settings.telemetry.otlp_endpoint, "--otlp-spool", str(settings.folder.spool)]
         argv += ["--otlp-spool-bytes", str(settings.telemetry.spool_bytes)]

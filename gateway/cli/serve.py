@@ -13,15 +13,16 @@ from observability import TelemetrySettings, set_up
 from serving.arenas import share_arenas
 from serving.inherited import inherited_sockets, listen_on
 from serving.listener import Listener, bind_tcp
+from serving.logs import set_up_logging
 from serving.server import Beside, Ending, serve_until_signal
-from serving.start import StartRefused, set_up_logging
+from serving.start import StartRefused
 
 
 def serve(settings_file: SettingsOption = None) -> None:
     """Serve the gateway until a signal ends it; the runtimes are somebody else's to run."""
     settings = settings_or_fail(settings_file)
     refuse_missing_credentials(settings)
-    set_up_logging()
+    set_up_logging(settings.telemetry.log_format, "gateway")
     share_arenas()
     prepare_state_folder(settings)
     begun = begin_or_fail(settings)

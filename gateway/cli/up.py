@@ -16,13 +16,14 @@ from rich.console import Console
 from gateway.child import ChildSpec
 from gateway.cli import banner
 from gateway.cli.checks import begin_or_fail, prepare_state_folder, refuse_missing_credentials, refuse_unanswered_probes
-from gateway.cli.marked_lines import MarkedLines
+from gateway.cli.marked_lines import MarkedLines, say_as_json
 from gateway.cli.options import SettingsOption, base_url, fail, settings_or_fail, trust
 from gateway.cli.runtimes import cloud_argv, edge_argv, edge_environment, gateway_argv
 from gateway.settings import Settings
 from gateway.supervise import Patience, Supervisor
 from inference_protocol import paths
 from serving.listener import bind_tcp
+from serving.logs import set_up_logging
 from serving.start import StartRefused
 
 _PROBE_TIMEOUT_S = 2.0
@@ -45,7 +46,10 @@ def up(settings_file: SettingsOption = None) -> None:
             "Build the default models with `tidegate models build`."
         )
     _refuse_taken_ports(settings)
-    console = Console(highlight=False)
+    log_format = settings.telemetry.log_format
+    if log_format == "json":
+        set_up_logging(log_format, "up")
+    console = Console(highlight=False, quiet=log_format == "json")
     raise typer.Exit(asyncio.run(_run(settings, settings_file, console)))
 
 
@@ -69,8 +73,9 @@ async def _run(settings: Settings, settings_file: Path | None, console: Console)
     children, programs = _children(settings, settings_file, url)
     bearings = banner.Bearings(url, settings.default_model, programs, settings.folder.records, settings.folder.traces)
     console.print(banner.starting(bearings), soft_wrap=True)
-    lines = MarkedLines(console, [child.name for child in children])
-    supervisor = Supervisor(children, lines.say, patience=Patience(drain_s=settings.timeouts.drain_s + 5.0))
+    marked = MarkedLines(console, [child.name for child in children])
+    say = say_as_json if settings.telemetry.log_format == "json" else marked.say
+    supervisor = Supervisor(children, say, patience=Patience(drain_s=settings.timeouts.drain_s + 5.0))
     announcing = asyncio.create_task(_announce(url, bearings, console, trust(None, settings_file)))
     try:
         return await supervisor.run()

@@ -29,6 +29,10 @@ which tell all that those before them did. What is answered with a redirection, 
 407, 408, 429, 502, 503 or 504 is sent again, after a second and then up to a minute; what is refused otherwise is
 dropped and counted. A collector that is down, hangs or lies costs a request nothing.
 
+With `telemetry.log_format: json` each event of a program's log is one line of JSON on standard error: `time`, `level`,
+`service`, `logger`, `message`, and `trace_id` and `span_id` where it is about a request. Of what nobody caught it says
+`error_type` and `places`, and not the exception's message, which may quote a prompt; nor does a log of text.
+
 What answers have cost is counted, too. Records know it for each request, and this command sums them up:
 
     tidegate report --since 7d --by tenant,model,target

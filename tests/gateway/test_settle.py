@@ -69,6 +69,9 @@ async def test_a_fault_of_our_own_is_told_as_one_and_settled(
             response = await h.gateway.client.post(path, json=BODY)
             assert (response.status_code, response.json()["error"]["code"]) == (500, "internal_error")
             assert response.headers["x-request-id"] in caplog.text
-        assert [each["outcome"] for each in await h.until_settled(2)] == ["internal_error"] * 2
+        told = await h.until_settled(2)
+        assert [each["outcome"] for each in told] == ["internal_error"] * 2
+        logged = [each.trace_id for each in caplog.records if hasattr(each, "trace_id")]
+        assert logged == [each["trace_id"] for each in told], "a line of the log leads to the trace"
         assert not h.gateway.app.admission.count
         assert text not in caplog.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 import signal
 import sys
@@ -49,12 +50,18 @@ async def test_prometheus_and_a_collector_read_a_running_process(tmp_path: Path)
                     "cloud": {"endpoints": [dead_endpoint()], "models": {MODEL: MODEL}},
                 },
                 "auth": {"keys": [key("phone", "inference"), key("prometheus", "auditor")]},
-                "telemetry": {"otlp_endpoint": collector.endpoint, "metric_tenants": 1},
+                "telemetry": {
+                    "otlp_endpoint": collector.endpoint,
+                    "metric_tenants": 1,
+                    "log_format": "json",
+                },
             }
             (tmp_path / "tidegate.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "gateway.cli", "serve", env=environment
+                sys.executable, "-m", "gateway.cli", "serve", env=environment, stderr=asyncio.subprocess.PIPE
             )
+            assert process.stderr is not None
+            logged = asyncio.create_task(process.stderr.read())
             try:
 
                 async def is_ready() -> bool:
@@ -75,6 +82,9 @@ async def test_prometheus_and_a_collector_read_a_running_process(tmp_path: Path)
                 if process.returncode is None:
                     process.send_signal(signal.SIGTERM)
                 assert await asyncio.wait_for(process.wait(), 30) == 0
+    events = [json.loads(line) for line in (await logged).splitlines()]
+    assert {event["service"] for event in events} == {"gateway"}
+    assert any(event["message"].startswith("Serving ") for event in events)
     assert (refused, public.status_code) == ([401, 403], 403)
     samples = {s.name: s for family in text_string_to_metric_families(scrape.text) for s in family.samples}
     counted = samples["tidegate_requests_total"]
