@@ -47,6 +47,7 @@ from gateway.pipeline import Pipeline
 from gateway.policies.draw import Seeds
 from gateway.policies.rollout import Rollout
 from gateway.policies.start import Begun
+from gateway.records.denials import DenialLog, Denied
 from gateway.rooms import Rooms, open_rooms
 from gateway.settings import Settings
 from gateway.settle import Settlement
@@ -131,15 +132,16 @@ def create_app(
     way = _way(settings, rooms, pipeline, clock)
     posts = _posts(settings, rooms, way, begin, clock)
     flusher = _flusher(settings, rooms, way, tracer, begin)
+    denials = DenialLog(settings.folder.denials, rooms.meters, wall=wall)
     asgi = ServerSpanMiddleware(
-        _front(settings, rooms, posts, flusher),
+        _front(settings, rooms, posts, flusher, denials.at("public")),
         tracer,
         trust_inbound=settings.telemetry.trust_inbound_trace,
         quiet_paths=QUIET_PATHS,
     )
     return App(
         asgi,
-        _admin(settings, rooms, flusher, clock),
+        _admin(settings, rooms, flusher, clock, denials.at("admin")),
         rooms.meters,
         rooms.admission,
         rooms.targets,
@@ -157,7 +159,9 @@ def _observe(rooms: Rooms, clock: Callable[[], float]) -> None:
     rooms.meters.observe(OF_STATE, state.read)
 
 
-def _admin(settings: Settings, rooms: Rooms, flusher: Flusher | None, clock: Callable[[], float]) -> ASGIApp:
+def _admin(
+    settings: Settings, rooms: Rooms, flusher: Flusher | None, clock: Callable[[], float], denied: Denied
+) -> ASGIApp:
     """What operators reach: each room brings its own routes."""
     views = Views(
         rooms.rollout,
@@ -172,7 +176,7 @@ def _admin(settings: Settings, rooms: Rooms, flusher: Flusher | None, clock: Cal
     routes = [*views.routes(), *PolicyCalls(rooms.rollout).routes()]
     if rooms.kept.outbox is not None and flusher is not None:
         routes += OutboxCalls(rooms.kept.outbox, flusher).routes()
-    return WebGuard(AdminApp(Access(rooms.identity), routes), settings.admin.pages())
+    return WebGuard(AdminApp(Access(rooms.identity), routes, denied), settings.admin.pages(), denied)
 
 
 def _pipeline(
@@ -293,11 +297,13 @@ def _stream_limits(settings: Settings) -> Callable[[str], StreamLimits]:
     return found.__getitem__
 
 
-def _front(settings: Settings, rooms: Rooms, posts: Mapping[str, ASGIApp], flusher: Flusher | None) -> ASGIApp:
+def _front(
+    settings: Settings, rooms: Rooms, posts: Mapping[str, ASGIApp], flusher: Flusher | None, denied: Denied
+) -> ASGIApp:
     """Whom requests come by, outermost first: web pages are told apart, then callers."""
-    guarded = Guarded(_framework(rooms, posts, flusher), rooms.identity, open_paths=OPEN_PATHS)
+    guarded = Guarded(_framework(rooms, posts, flusher), rooms.identity, open_paths=OPEN_PATHS, denied=denied)
     exact = {path: endpoint for path, endpoint in posts.items() if "{" not in path}
-    return WebGuard(DirectRoutes(exact, guarded), settings.listen.pages(ANSWER_HEADERS))
+    return WebGuard(DirectRoutes(exact, guarded), settings.listen.pages(ANSWER_HEADERS), denied)
 
 
 def _framework(rooms: Rooms, posts: Mapping[str, ASGIApp], flusher: Flusher | None) -> FastAPI:

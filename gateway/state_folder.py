@@ -47,6 +47,11 @@ class StateFolder:
         return self.root / "records"
 
     @property
+    def denials(self) -> Path:
+        """Who was turned away."""
+        return self.root / "denials"
+
+    @property
     def keys(self) -> Path:
         """The installation's secret."""
         return self.root / "keys"

@@ -72,6 +72,7 @@ BREAKER = "tidegate.breaker"
 CONNECTIVITY = "tidegate.connectivity"
 BATCH = "tidegate.batch"
 CURRENCY = "tidegate.currency"
+LISTENER = "tidegate.listener"
 DROP_REASON = "tidegate.drop.reason"
 
 # Metrics of generative AI: what callers saw of this server, and what its attempts saw of targets.
@@ -90,6 +91,7 @@ METRIC_CLIENT_TOKENS_1_41 = "gen_ai.client.token.usage"
 
 # Metrics of ours.
 METRIC_REQUESTS = "tidegate.requests"
+METRIC_DENIALS = "tidegate.denials"
 METRIC_ATTEMPTS = "tidegate.attempts"
 METRIC_FALLBACKS = "tidegate.fallbacks"
 METRIC_EGRESS = "tidegate.egress"

@@ -8,7 +8,7 @@ where that was made to lead to this machine (DNS rebinding).
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -51,11 +51,18 @@ class Pages(NamedTuple):
         return cls(named or None, frozenset(origins), tuple(exposed))
 
 
+def _nobody_asks(_scope: Scope, _error: TidegateError) -> None:
+    return
+
+
 class WebGuard:
     """Lets requests through to an application, or refuses them before anything else reads them."""
 
-    def __init__(self, app: ASGIApp, pages: Pages) -> None:
-        """Guard `app`."""
+    def __init__(
+        self, app: ASGIApp, pages: Pages, denied: Callable[[Scope, TidegateError], None] = _nobody_asks
+    ) -> None:
+        """Guard `app`; `denied` is told of each request that is refused."""
+        self._denied = denied
         self._app = app
         self._pages = pages
         self._origins = {origin.encode("ascii") for origin in pages.origins}
@@ -70,6 +77,7 @@ class WebGuard:
         try:
             origin = self._origin(scope)
         except TidegateError as exc:
+            self._denied(scope, exc)
             await send_json(send, exc.http_status, error_body(exc, None), error_headers(exc))
             return
         if origin is None:

@@ -15,6 +15,7 @@ from gateway.admin.access import Access
 from gateway.api.request_headers import read_headers
 from gateway.policies.document import MAX_DOCUMENT_BYTES
 from gateway.principal import Role
+from gateway.records.denials import Denied
 from inference_protocol.errors import InternalError, MalformedBody, MethodNotAllowed, TidegateError, UnknownRoute
 from serving.answers import error_body, error_headers, send_json, send_whole
 from serving.crashes import CRASHED, log_crash
@@ -70,8 +71,9 @@ class Route:
 class AdminApp:
     """Serves the routes, as plain ASGI."""
 
-    def __init__(self, access: Access, routes: Sequence[Route]) -> None:
-        """Serve these routes to those whom `access` admits."""
+    def __init__(self, access: Access, routes: Sequence[Route], denied: Denied) -> None:
+        """Serve these routes to those whom `access` admits; `denied` is told of the others."""
+        self._denied = denied
         self._access = access
         self._routes = {(route.method, route.path): route for route in routes}
         self._paths = {route.path for route in routes}
@@ -99,7 +101,12 @@ class AdminApp:
     async def _answer(self, scope: Scope, receive: Receive) -> Any:
         route = self._routes.get((scope["method"], scope["path"]))
         # Whoever is not let in learns nothing of what there is.
-        who = await self._access.admit(read_headers(scope), route.role if route is not None else Role.AUDITOR)
+        role = route.role if route is not None else Role.AUDITOR
+        try:
+            who = await self._access.admit(read_headers(scope), role)
+        except TidegateError as exc:
+            self._denied(scope, exc)
+            raise
         if route is None:
             if scope["path"] in self._paths:
                 raise MethodNotAllowed("This path takes another method.")

@@ -129,6 +129,13 @@ EGRESS = Instrument(
     "Bytes of request bodies that were sent to a target; `edge` is this device.",
     (names.TARGET, names.TARGET_KIND),
 )
+DENIALS = Instrument(
+    names.METRIC_DENIALS,
+    _COUNTER,
+    "{request}",
+    "Requests that were turned away before anything of them was read: callers nobody knows, pages of other origins.",
+    (names.LISTENER, names.ERROR_TYPE),
+)
 RESTRICTED_TO_CLOUD = Instrument(
     names.METRIC_RESTRICTED_TO_CLOUD,
     _COUNTER,
@@ -234,7 +241,7 @@ ENGINE_ACCEPTED = Instrument(
 
 OF_REQUESTS = (
     *(SERVER_DURATION, SERVER_TTFT, SERVER_TPOT),
-    *(REQUESTS, ATTEMPTS, FALLBACKS, EGRESS, RESTRICTED_TO_CLOUD, COST, ENERGY, PART_DURATION),
+    *(REQUESTS, DENIALS, ATTEMPTS, FALLBACKS, EGRESS, RESTRICTED_TO_CLOUD, COST, ENERGY, PART_DURATION),
 )
 OF_STATE = (
     *(RECORDS_FAILED, IN_FLIGHT, POLICY_VERSION, POLICY_STALE, POLICY_LOOSER, POLICY_HELD, CONNECTIVITY),

@@ -68,6 +68,7 @@ ATTRIBUTES: Mapping[str, str] = {
     names.CONNECTIVITY: "`online`, `degraded`, `metered`, `captive`, `offline` or `cold`",
     names.BATCH: "how many requests a step decodes for",
     names.CURRENCY: "three letters, as the policy's prices have it",
+    names.LISTENER: "the address that was asked: `public` or `admin`",
     names.DROP_REASON: "`full`: there was no room to keep it; `refused`: the collector wants no such thing",
 }
 

@@ -35,7 +35,7 @@ ROUTES = [Route("GET", "/look", hello), Route("POST", "/change", hello), Route("
 
 
 def client(auth: Auth = KEYS, url: str = "http://127.0.0.1:8081") -> httpx.AsyncClient:
-    app = WebGuard(AdminApp(Access(Identity(auth)), ROUTES), AdminListen().pages())
+    app = WebGuard(AdminApp(Access(Identity(auth)), ROUTES, lambda *_: None), AdminListen().pages())
     transport = httpx.ASGITransport(app)
     return httpx.AsyncClient(transport=transport, base_url=url)
 
