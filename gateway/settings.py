@@ -37,11 +37,20 @@ class ListenTls(Frozen):
 
     Attributes:
         client_ca_file: Whose certificates clients must show, beside their keys.
+        client_names: One of them must be in that certificate as a subject's alternative name: a DNS name, a URI such as
+            `spiffe://acme/phone`, an address. Any will do where there are none.
     """
 
     certificate_file: Path
     key_file: Path
     client_ca_file: Path | None = None
+    client_names: tuple[Annotated[str, Field(min_length=1, max_length=500)], ...] = ()
+
+    @model_validator(mode="after")
+    def _names_of_somebody(self) -> Self:
+        if self.client_names and self.client_ca_file is None:
+            raise ValueError("client_names: nobody shows a certificate unless `client_ca_file` is set")
+        return self
 
 
 class Listen(Frozen):
@@ -72,7 +81,9 @@ class Listen(Frozen):
         """
         if self.tls is None:
             return None
-        return ServerTls(TlsFiles(self.tls.certificate_file, self.tls.key_file, self.tls.client_ca_file))
+        own = self.tls
+        names = frozenset(own.client_names)
+        return ServerTls(TlsFiles(own.certificate_file, own.key_file, own.client_ca_file, names))
 
     def pages(self, exposed: Collection[str] = ()) -> Pages:
         """What is let in here; `exposed` are the header fields of answers that pages may read."""

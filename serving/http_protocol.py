@@ -22,6 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from inference_protocol.errors import HeadTooLarge, InvalidRequest, TidegateError
 from serving.answers import error_body
 from serving.joined_writes import JoinedWrites
+from serving.server_tls import lets_in
 from serving.unchunked import Unchunked
 
 MAX_HEAD_BYTES = 64 << 10
@@ -33,6 +34,7 @@ _OF_THE_UPGRADE = frozenset({b"connection", b"upgrade", b"http2-settings"})
 class BoundedHttpProtocol(HttpToolsProtocol):
     """One connection. A head that is too long or too slow ends it."""
 
+    _is_stranger = False
     _head_bytes = 0
     _in_head = True
     _refusal: InvalidRequest | None = None
@@ -43,7 +45,11 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         # uvloop's transports are none of asyncio's by type.
         joined = JoinedWrites(cast("asyncio.Transport", transport), self.loop)
         super().connection_made(joined)  # type: ignore[arg-type]  # it stands for one
-        self._await_head()
+        if lets_in(transport.get_extra_info("ssl_object")):
+            self._await_head()
+        else:
+            self._is_stranger = True
+            cast("asyncio.Transport", transport).abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
@@ -52,6 +58,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what came."""
+        if self._is_stranger:
+            return
         self._unset_keepalive_if_required()
         if self._in_head:
             self._head_bytes += len(data)

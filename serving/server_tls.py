@@ -29,11 +29,46 @@ class TlsFiles:
 
     Attributes:
         client_ca: Whose certificates clients must show; `None` where they need none.
+        client_names: One of them must be in such a certificate, as a subject's alternative name; any where there are
+            none.
     """
 
     certificate: Path
     key: Path
     client_ca: Path | None = None
+    client_names: frozenset[str] = frozenset()
+
+
+class _Context(ssl.SSLContext):
+    """Knows whom it is for: Python's `ssl` asks nobody of us during the handshake.
+
+    Attributes:
+        client_names: See `TlsFiles`.
+        turned_away: How many clients had none of these names.
+    """
+
+    client_names: frozenset[str] = frozenset()
+    turned_away = 0
+
+
+def lets_in(connection: ssl.SSLObject | None) -> bool:
+    """Whether a connection's client, whose certificate holds, also has a name that is listed."""
+    context = None if connection is None else connection.context
+    if connection is None or not isinstance(context, _Context) or not context.client_names:
+        return True
+    certificate = connection.getpeercert() or {}
+    shown = certificate.get("subjectAltName", ())
+    if any(_is_listed(str(entry[0]), str(entry[1]), context.client_names) for entry in shown):
+        return True
+    context.turned_away += 1
+    if context.turned_away & (context.turned_away - 1) == 0:  # the first, second, fourth: nobody can flood the log
+        _logger.warning("Turned %d clients away whose certificates have no name that is listed", context.turned_away)
+    return False
+
+
+def _is_listed(kind: str, name: str, listed: frozenset[str]) -> bool:
+    """Of names alone DNS's are the same in any case (RFC 4343)."""
+    return name in listed or (kind == "DNS" and name.lower() in map(str.lower, listed))
 
 
 class ServerTls:
@@ -89,7 +124,8 @@ class ServerTls:
 
 
 def _context(files: TlsFiles) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = _Context(ssl.PROTOCOL_TLS_SERVER)
+    context.client_names = files.client_names
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(files.certificate, files.key)
     context.set_alpn_protocols(["http/1.1"])

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from gateway.cli.keys import app as keys_app
 from gateway.cli.outbox import app as outbox_app
 from gateway.cli.up import up
-from gateway.settings import Listen
+from gateway.settings import Listen, ListenTls
 from serving.start import StartRefused
 from tests.support.scripted_runtime import DONE_EVENT, Received, ScriptedRuntime, event, says
 from tests.support.serving_process import Serving, serving
@@ -130,6 +130,36 @@ async def test_clients_show_a_certificate_of_the_authority_that_holds_now(tmp_pa
         assert before == [True, True]
         assert not await is_let_in(found, known)
         assert (await client.get("/livez")).status_code == 200
+
+
+async def test_only_clients_with_a_listed_name_are_let_in_and_no_other_is_answered_a_byte(tmp_path: Path) -> None:
+    authority, clients = trustme.CA(), trustme.CA()
+    ca = tmp_path / "clients.pem"
+    clients.cert_pem.write_to_path(ca)
+    names = ["phone.example.com", "10.0.0.7", "kiosk@example.com"]
+    tls = {**issue(tmp_path, authority), "client_ca_file": str(ca), "client_names": ["Phone.example.com", *names[1:]]}
+    known = trusting(authority, clients.issue_cert("other.example.com", names[0]))
+    async with (
+        ScriptedRuntime(says("hello")) as edge,
+        ScriptedRuntime() as cloud,
+        serving(tmp_path, edge, cloud, trusted=known, listen={"tls": tls}) as found,
+    ):
+        for name in names:
+            assert await is_let_in(found, trusting(authority, clients.issue_cert(name))), name
+        for name in ("example.com", "xphone.example.com", "phone.example.com.evil.example", "10.0.0.8"):
+            assert not await is_let_in(found, trusting(authority, clients.issue_cert(name))), name
+        by_common_name = clients.issue_cert("other.example.com", common_name="phone.example.com")
+        assert not await is_let_in(found, trusting(authority, by_common_name)), "a common name is no name"
+        assert "Turned 1 clients away" in found.log
+        assert "evil.example" not in found.log
+        async with httpx.AsyncClient(base_url=found.url, verify=known, trust_env=False) as client:
+            assert (await client.post("/v1/chat/completions", json=BODY)).status_code == 200
+        assert len(edge.posts) == 1
+
+
+def test_names_of_clients_take_an_authority(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="client_ca_file"):
+        ListenTls(certificate_file=tmp_path / "c", key_file=tmp_path / "k", client_names=("phone",))
 
 
 async def test_files_that_cannot_be_used_leave_the_ones_before(tmp_path: Path) -> None:
