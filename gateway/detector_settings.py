@@ -63,12 +63,44 @@ class ClassifierSettings(Frozen):
     @field_validator("endpoint")
     @classmethod
     def _on_this_machine(cls, endpoint: str) -> str:
-        if not Endpoint.parse(endpoint).is_this_machine:
-            raise ValueError(
-                f"{endpoint!r} is sent the text of requests, so it must be unix:/path or a loopback address such as "
-                "http://127.0.0.1:8100"
-            )
-        return endpoint
+        return _on_this_machine(endpoint, "the text of requests")
+
+
+class PictureSettings(Frozen):
+    """Reading text in pictures, by two models of the edge runtime.
+
+    Attributes:
+        endpoint: Where the models are computed, `unix:/path` or `http://127.0.0.1:port`; the target `edge` by itself.
+        detection_model: Name there of the model that finds where text stands.
+        recognition_model: Name there of the one that reads it.
+        max_pictures: Requests with more are not read on.
+        max_bytes: Larger pictures are not read.
+        max_pixels: Nor are those with more pixels, whatever they take as a file.
+        timeout_s: For all pictures of a request, waiting for their turn among it.
+        start_timeout_s: For the process that reads to start, which no request waits for.
+    """
+
+    endpoint: str | None = None
+    detection_model: str = Field(default="ocr-detection", pattern=r"^[A-Za-z0-9._-]{1,128}$")
+    recognition_model: str = Field(default="ocr-recognition", pattern=r"^[A-Za-z0-9._-]{1,128}$")
+    max_pictures: int = Field(default=8, gt=0)
+    max_bytes: int = Field(default=8 << 20, gt=0)
+    max_pixels: int = Field(default=16_000_000, gt=0)
+    timeout_s: float = Field(default=20.0, gt=0)
+    start_timeout_s: float = Field(default=60.0, gt=0)
+
+    @field_validator("endpoint")
+    @classmethod
+    def _on_this_machine(cls, endpoint: str | None) -> str | None:
+        return None if endpoint is None else _on_this_machine(endpoint, "what pictures show")
+
+
+def _on_this_machine(endpoint: str, what: str) -> str:
+    if not Endpoint.parse(endpoint).is_this_machine:
+        raise ValueError(
+            f"{endpoint!r} is sent {what}, so it must be unix:/path or a loopback address such as http://127.0.0.1:8100"
+        )
+    return endpoint
 
 
 class DetectorSettings(Frozen):
@@ -76,3 +108,4 @@ class DetectorSettings(Frozen):
 
     presidio: PresidioSettings | None = None
     classifier: ClassifierSettings | None = None
+    pictures: PictureSettings | None = None

@@ -87,7 +87,7 @@ class Pipeline:
                 view.task, view.model, view.size, view.output_cap, now=self._clock(), seed=seed
             )
             verdict = decide(policy, view, snapshot)
-        if self._second_tier.could_matter(policy, view, snapshot, verdict):
+        if self._second_tier.could_matter(measured.parts, policy, view, snapshot, verdict):
             with exchange.timed("detect"):
                 scan = await self._second_tier.read(measured.parts, measured.scan)
             with exchange.timed("decide"):

@@ -132,7 +132,7 @@ def open_rooms(
         Poller(targets, connectivity=connectivity),
         rollout,
         PolicyWatch(rollout, on_change=settings.rollout.watch),
-        SecondTier.from_settings(settings.detectors),
+        SecondTier.from_settings(settings.detectors, settings.targets.get("edge")),
         Taints(LabelStore(settings.folder.labels_file, wall=wall), keys),
         RecordLog.from_settings(settings),
         InFlight(settings.limits.concurrent_requests, settings.limits.body_bytes_in_flight, clock=clock),

@@ -8,7 +8,7 @@ really are one. JSON inside a string, such as a tool call's arguments, stays one
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -31,9 +31,15 @@ class UninspectableCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Uninspectable:
-    """A part that no text scanner can vouch for."""
+    """A part that no text scanner can vouch for.
+
+    Attributes:
+        cause: Why not.
+        content: The string or the JSON value that could not be read, for whoever has other means.
+    """
 
     cause: UninspectableCause
+    content: Any = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +179,7 @@ def _read_elsewhere(
     _read(value, path, role, field, inside)
     causes = {part.text.cause for part in inside if isinstance(part.text, Uninspectable)}
     found.extend(
-        TextPart(path, role, Uninspectable(each), field)
+        TextPart(path, role, Uninspectable(each, {field: value}), field)
         for each in (cause, *sorted(causes - {cause, UninspectableCause.BLOB}))
     )
     found.extend(part for part in inside if isinstance(part.text, str))
@@ -186,7 +192,7 @@ def _read_string(text: str, path: str, role: str | None, field: str | None, foun
     causes = {_cause_of(kind) for kind in data_url_kinds(text)}
     if not causes and holds_blob(text):
         causes = {UninspectableCause.BLOB}
-    found.extend(TextPart(path, role, Uninspectable(cause), field) for cause in sorted(causes))
+    found.extend(TextPart(path, role, Uninspectable(cause, text), field) for cause in sorted(causes))
     found.append(TextPart(path, role, readable_prefix(text) if causes else text, field))
 
 

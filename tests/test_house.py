@@ -232,7 +232,7 @@ def test_every_direct_dependency_is_pinned_and_has_its_reason() -> None:
 @pytest.mark.parametrize(
     ("folders", "extras"),
     [
-        (PACKAGES, ("build", "cloud", "presidio", "prove")),
+        (PACKAGES, ("build", "cloud", "pictures", "presidio", "prove")),
         (["tests"], ("build", "cloud", "dev")),
         (["deploy"], ("deploy", "dev")),
     ],

@@ -1,6 +1,7 @@
 """Which requests the second tier reads, and how what it finds joins what the scanner found.
 
-It costs tens of milliseconds a kilobyte, so it is asked only where its findings could change which targets may answer.
+It costs tens of milliseconds a kilobyte, and a second a picture, so it is asked only where its findings could change
+which targets may answer.
 A detector that fails leaves the request uninspected (`detector_error`), never clean.
 """
 
@@ -13,9 +14,11 @@ from dataclasses import replace
 
 from gateway.detector_settings import DetectorSettings
 from gateway.detectors.classifier import ClassifierDetector
-from gateway.detectors.detector import DetectorFailed, Place, TextDetector
+from gateway.detectors.detector import FAILED, Detector, DetectorFailed, Place, TextDetector
+from gateway.detectors.pictures import PictureDetector
 from gateway.detectors.presidio import PresidioDetector
-from inference_protocol.text_parts import TextPart, UninspectableCause
+from gateway.target_settings import TargetSettings
+from inference_protocol.text_parts import TextPart
 from routing_policies.decide import decide
 from routing_policies.policy.loader import LoadedPolicy
 from routing_policies.signals.label import Component, Finding, Label, LabelRules, ScanResult
@@ -29,14 +32,19 @@ _logger = logging.getLogger(__name__)
 class SecondTier:
     """The detectors that are set up, asked together."""
 
-    def __init__(self, detectors: Sequence[TextDetector]) -> None:
-        """Ask these; there may be none."""
+    def __init__(self, detectors: Sequence[TextDetector], pictures: PictureDetector | None = None) -> None:
+        """Ask these of texts, of which there may be none, and that one of pictures."""
         self._detectors = tuple(detectors)
-        self._tags = sorted({tag for detector in detectors for tag in detector.tags})
+        self._pictures = pictures
+        self._all: tuple[Detector, ...] = (*detectors, *([] if pictures is None else [pictures]))
 
     @classmethod
-    def from_settings(cls, settings: DetectorSettings) -> SecondTier:
+    def from_settings(cls, settings: DetectorSettings, edge: TargetSettings | None = None) -> SecondTier:
         """Set up those that the settings name.
+
+        Args:
+            settings: Which they are.
+            edge: The target that computes the models of a detector, unless its settings say otherwise.
 
         Raises:
             ValueError: One cannot be run here.
@@ -46,14 +54,23 @@ class SecondTier:
             detectors.append(PresidioDetector(settings.presidio))
         if settings.classifier is not None:
             detectors.append(ClassifierDetector(settings.classifier))
-        return cls(detectors)
+        here = () if edge is None else edge.endpoints
+        return cls(detectors, None if settings.pictures is None else PictureDetector.of(settings.pictures, here))
 
-    def could_matter(self, policy: LoadedPolicy, view: RequestView, snapshot: Snapshot, verdict: Verdict) -> bool:
+    def could_matter(
+        self,
+        parts: Sequence[TextPart],
+        policy: LoadedPolicy,
+        view: RequestView,
+        snapshot: Snapshot,
+        verdict: Verdict,
+    ) -> bool:
         """Whether anything that these detectors can find would leave other targets, or send other bytes to them."""
-        if not self._detectors or not verdict.eligible:
+        tags = sorted(policy.label_rules.raising(self._tags_for(parts)))
+        if not tags or not verdict.eligible:
             return False
         now = {(each.target, each.transform) for each in verdict.eligible}
-        cases = [[tag] for tag in self._tags] + ([self._tags] if len(self._tags) > 1 else [])
+        cases = [[tag] for tag in tags] + ([tags] if len(tags) > 1 else [])
         for tags in cases:
             raised = replace(view, label=_raised(view.label, tags, policy.label_rules))
             then = decide(policy, raised, snapshot).eligible
@@ -64,34 +81,40 @@ class SecondTier:
     async def read(self, parts: Sequence[TextPart], scan: ScanResult) -> ScanResult:
         """Return what the scanner found and what these detectors find beside it."""
         read = [part for part in parts if isinstance(part.text, str) and part.text.strip()]
-        if not read:
-            return scan
-        answers = await asyncio.gather(*(self._asked(detector, read) for detector in self._detectors))
+        asked = [_asked(detector, read) for detector in self._detectors] if read else []
+        if self._pictures is not None:
+            asked.append(self._pictures.read(parts))
         findings = list(scan.findings)
         causes = set(scan.causes)
-        for answer in answers:
-            if answer is None:
-                causes.add(UninspectableCause.DETECTOR_ERROR)
-            else:
-                findings += _beside(findings, answer)
+        for answer in await asyncio.gather(*asked):
+            findings += _beside(findings, answer.findings)
+            causes |= answer.causes
         return ScanResult(tuple(findings), frozenset(causes))
 
     async def run(self) -> None:
         """Keep the detectors ready to answer, until cancelled."""
-        await asyncio.gather(*(detector.run() for detector in self._detectors))
+        await asyncio.gather(*(detector.run() for detector in self._all))
 
     async def aclose(self) -> None:
         """Let go of what the detectors hold."""
-        for detector in self._detectors:
+        for detector in self._all:
             await detector.aclose()
 
-    async def _asked(self, detector: TextDetector, parts: Sequence[TextPart]) -> list[Finding] | None:
-        try:
-            found = await detector.find([str(part.text) for part in parts])
-        except DetectorFailed as exc:
-            _logger.warning("the detector %s failed: %s", detector.name, exc)
-            return None
-        return list(_findings(detector.name, parts, found))
+    def _tags_for(self, parts: Sequence[TextPart]) -> set[str]:
+        """What can be found in such a request."""
+        tags = {tag for detector in self._detectors for tag in detector.tags}
+        if self._pictures is not None and self._pictures.reads(parts):
+            tags |= self._pictures.tags
+        return tags
+
+
+async def _asked(detector: TextDetector, parts: Sequence[TextPart]) -> ScanResult:
+    try:
+        found = await detector.find([str(part.text) for part in parts])
+    except DetectorFailed as exc:
+        _logger.warning("the detector %s failed: %s", detector.name, exc)
+        return FAILED
+    return ScanResult(tuple(_findings(detector.name, parts, found)))
 
 
 def _findings(name: str, parts: Iterable[TextPart], found: Iterable[Iterable[Place]]) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ Failures are told apart by what the other side can have seen, since that decides
 from __future__ import annotations
 
 import asyncio
+import io
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -18,6 +19,8 @@ from yarl import URL
 
 from gateway.egress.session import Generation, Reach
 from gateway.egress.tls import TlsSource
+
+_IN_ONE_PIECE_BYTES = 256 << 10
 
 
 class StaleConnection(httpx.RemoteProtocolError):
@@ -107,7 +110,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
                 request.method,
                 url,
                 headers=[(key.decode("latin-1"), value.decode("latin-1")) for key, value in request.headers.raw],
-                data=request.read() or None,
+                data=_payload(request.read()),
                 allow_redirects=False,
                 proxy=self._reach.proxy,
                 server_hostname=self._reach.server_name,
@@ -176,6 +179,13 @@ class _Body(httpx.AsyncByteStream):
         generation, self._generation = self._generation, None
         if generation is not None:
             await generation.leave()
+
+
+def _payload(body: bytes) -> bytes | io.BytesIO | None:
+    """A body as aiohttp takes it: a large one as a file, sent piece by piece, so that others get their turn."""
+    if not body:
+        return None
+    return io.BytesIO(body) if len(body) > _IN_ONE_PIECE_BYTES else body
 
 
 def _is_address(host: str) -> bool:

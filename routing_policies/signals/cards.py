@@ -112,4 +112,14 @@ def _is_inside_longer_token(candidate: Candidate) -> bool:
     )
 
 
+def _is_joined_card(candidate: Candidate) -> bool:
+    digits = candidate.digits
+    return _passes_luhn(digits) and digits != digits[0] * len(digits) and _ISSUED.fullmatch(digits) is not None
+
+
 CARD = Detector("card", "pci", rf"[0-9](?:{MARK}{{0,2}}[0-9]){{{_SHORTEST - 1},}}", _is_card, within=_cards_within)
+JOINED_CARDS = (
+    Detector("card", "pci", r"[0-9]{4}(?:[ -]?[0-9]{4}){3}", _is_joined_card, overlapping=True),
+    Detector("card", "pci", r"3[47][0-9]{2}[ -]?[0-9]{6}[ -]?[0-9]{5}", _is_joined_card, overlapping=True),
+)
+"""In text that has lost its spaces: a printed number, whatever digits it has run into."""

@@ -29,6 +29,7 @@ class Candidate(NamedTuple):
         part_start: First byte that may serve as context: the name of the part's field, or the part's text.
         text_start: First byte of the part's text.
         part_end: One past the part's last byte.
+        is_joined: Whether the text has lost its spaces, so that what touches the value says nothing of it.
     """
 
     buffer: bytes
@@ -37,6 +38,7 @@ class Candidate(NamedTuple):
     part_start: int
     text_start: int
     part_end: int
+    is_joined: bool = False
 
     @property
     def value(self) -> str:
@@ -69,6 +71,8 @@ class Candidate(NamedTuple):
 
     def is_inside_longer_token(self, joiners: bytes = b"-.") -> bool:
         """Whether a joiner ties the value to a neighbour that holds a digit: a UUID, a version, a decimal, an id."""
+        if self.is_joined:
+            return False
         joined_before = self.start > self.part_start and self.buffer[self.start - 1] in joiners
         if joined_before and _DIGIT.search(_alnum_ending(self.before[:-1])):
             return True
@@ -78,6 +82,8 @@ class Candidate(NamedTuple):
 
     def is_glued_to_digits(self) -> bool:
         """Whether letters that touch the value lead on to more digits, as in hashes and ids."""
+        if self.is_joined:
+            return False
         buffer, start, end = self.buffer, self.start, self.end
         if start > self.part_start and buffer[start - 1] in _ALNUM and _DIGIT.search(_alnum_ending(self.before)):
             return True

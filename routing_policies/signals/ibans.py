@@ -36,9 +36,10 @@ _BBAN_LENGTHS = {
 }
 _HEAD_BYTES = 4  # country code and check digits, which nothing cuts
 _BODIES = {
-    length: re.compile(rb"(?:%b{0,2}[0-9A-Za-z]){%d}(?![0-9A-Za-z])" % (MARK.encode(), length))
+    length: re.compile(rb"(?:%b{0,2}[0-9A-Za-z]){%d}" % (MARK.encode(), length))
     for length in set(_BBAN_LENGTHS.values())
 }
+_GOES_ON = re.compile(rb"[0-9A-Za-z]")
 _MARKS = re.compile(MARK.encode())
 _IN_FOURS = re.compile(rb"(?:[0-9A-Za-z]{4}%b{0,2})*[0-9A-Za-z]{0,4}" % MARK.encode())
 
@@ -47,7 +48,7 @@ def _iban_within(head: Candidate) -> Iterator[Candidate]:
     """Yield the number that a country code and check digits begin, as long as that country's are."""
     country = head.value[:2].upper()
     body = _BODIES[_BBAN_LENGTHS[country]].match(head.buffer, head.start + _HEAD_BYTES, head.part_end)
-    if body is not None:
+    if body is not None and (head.is_joined or _GOES_ON.match(head.buffer, body.end()) is None):
         yield head._replace(end=body.end())
 
 
@@ -56,7 +57,7 @@ def _is_iban(candidate: Candidate) -> bool:
     compact = _MARKS.sub(b"", spelled).decode().upper()
     if not compact[_HEAD_BYTES:].isdecimal():  # letters are words' too: cut only in fours, and glued to no other
         glued = re.search(rb"[0-9A-Za-z]\Z", candidate.before)
-        if glued is not None or _IN_FOURS.fullmatch(spelled) is None:
+        if (glued is not None and not candidate.is_joined) or _IN_FOURS.fullmatch(spelled) is None:
             return False
     if candidate.is_glued_to_digits() or candidate.is_inside_longer_token():
         return False

@@ -87,7 +87,9 @@ def _is_email(candidate: Candidate) -> bool:
 
 def _is_international_phone(candidate: Candidate) -> bool:
     digits = candidate.digits
-    if re.search(rb"[0-9A-Za-z)+]\Z", candidate.before) or candidate.is_inside_longer_token():
+    if not candidate.is_joined and re.search(rb"[0-9A-Za-z)+]\Z", candidate.before):
+        return False
+    if candidate.is_inside_longer_token():
         return False
     if digits.startswith("1"):  # the North American plan: ten digits, no area begins with 0 or 1
         return len(digits) == 11 and digits[1] > "1"

@@ -12,12 +12,14 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import NamedTuple
 
 import re2
 
 from inference_protocol.text_parts import TextPart, Uninspectable, UninspectableCause
+from routing_policies.signals.cards import JOINED_CARDS
 from routing_policies.signals.detector import Candidate, Detector
 from routing_policies.signals.domains import DOMAIN
 from routing_policies.signals.identifiers import IDENTIFIERS
@@ -27,13 +29,14 @@ from routing_policies.signals.normalize import FoldingTable, fold, folding_table
 from routing_policies.signals.seams import Seam, seams
 from routing_policies.signals.secrets import SECRETS
 
-__all__ = ["ScanResult", "Scanner", "build_scanner"]
+__all__ = ["ScanResult", "Scanner", "build_joined_scanner", "build_scanner"]
 
 _SET_MEMORY_BYTES = 32 << 20  # the default does not compile a set of this size
 _PATTERN_MEMORY_BYTES = 2 << 20
 _SEPARATOR = b"\x00"
 # RE2 says "no match" also where it ran out of memory. This matches everything, so its absence gives that away.
 _SENTINEL = r"\z"
+_WORD_BOUNDARY = r"\b"
 _FREE_TEXT_FIELDS = frozenset({"content", "text", "prompt", "input", "arguments", "description"})
 _CAMEL_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _LONGEST_FIELD_NAME = 64
@@ -81,15 +84,17 @@ class _Effort:
 class Scanner:
     """Finds what its detectors know. Holds no state between scans and may be used from several threads."""
 
-    def __init__(self, detectors: Sequence[Detector], table: FoldingTable) -> None:
+    def __init__(self, detectors: Sequence[Detector], table: FoldingTable, *, joined: bool = False) -> None:
         """Compile the detectors.
 
         Args:
             detectors: Where two of one tag find the same place, the earlier one names it.
             table: What characters fold to.
+            joined: Whether texts have lost their spaces.
         """
         self._detectors = tuple(detectors)
         self._table = table
+        self._joined = joined
         self._patterns = [re2.compile(d.pattern.encode(), _options(_PATTERN_MEMORY_BYTES)) for d in detectors]
         self._groups = [pattern.groups for pattern in self._patterns]
         self._set = re2.Set.SearchSet(_options(_SET_MEMORY_BYTES))
@@ -158,7 +163,7 @@ class Scanner:
                     return
                 if not place.start <= start <= place.end:
                     place = places[bisect_right(places, start, key=_BY_START) - 1]
-                proposal = Candidate(buffer, start, end, place.start, place.text_start, place.end)
+                proposal = Candidate(buffer, start, end, place.start, place.text_start, place.end, self._joined)
                 accepted = _accepted(detector, proposal, causes)
                 matches += [_Match(tag, value.start, rank, value.end, kind, place) for value in accepted]
                 if detector.overlapping and not accepted:
@@ -196,6 +201,16 @@ def _with_what_was_cut(findings: Iterable[Finding], cuts: Sequence[Seam]) -> tup
 def build_scanner() -> Scanner:
     """Compile the scanner with every detector. Takes tens of milliseconds: once a process."""
     return Scanner((*SECRETS, *NATIONAL_IDS, *IDENTIFIERS, DOMAIN), folding_table())
+
+
+def build_joined_scanner() -> Scanner:
+    """Compile a scanner for text that has lost its spaces, as what is read from pictures has.
+
+    A value is found wherever it stands, whatever it touches. So more is found that is none, too.
+    """
+    detectors = (*SECRETS, *NATIONAL_IDS, *JOINED_CARDS, *IDENTIFIERS, DOMAIN)
+    anywhere = [replace(each, pattern=each.pattern.replace(_WORD_BOUNDARY, "")) for each in detectors]
+    return Scanner(anywhere, folding_table(), joined=True)
 
 
 def _accepted(detector: Detector, proposal: Candidate, causes: set[UninspectableCause]) -> list[Candidate]:

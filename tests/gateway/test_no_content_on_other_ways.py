@@ -209,7 +209,7 @@ async def test_the_last_words_of_a_detectors_process_are_read_by_nobody(
     house: HouseFactory, sinks: Sinks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     detector = PresidioDetector(PresidioSettings(timeout_s=10.0), (sys.executable, "-c", BABBLES))
-    monkeypatch.setattr(SecondTier, "from_settings", lambda _: SecondTier([detector]))
+    monkeypatch.setattr(SecondTier, "from_settings", lambda *_: SecondTier([detector]))
     edge, cloud = ScriptedRuntime(says(ANSWERED), able()), ScriptedRuntime(report=able(window=8192))
     async with house(loaded=policy(), edge=edge, cloud=cloud) as h:
         await until(lambda: detector.worker.pid is not None)

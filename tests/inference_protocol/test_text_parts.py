@@ -232,3 +232,11 @@ def test_a_data_url_is_read_up_to_the_bytes_that_it_holds() -> None:
 def test_text_after_something_that_looks_like_a_data_url_is_read_too() -> None:
     text = "data:image/png;base64,AAAA and my number is 123-45-6789"
     assert [said for _, _, said in read({"content": text})] == [UninspectableCause.IMAGE, text]
+
+
+def test_what_could_not_be_read_is_handed_on_as_it_is() -> None:
+    url = "data:image/png;base64," + "iVBORw0K" * 40
+    shown = {"type": "image_url", "image_url": {"url": url}}
+    found = text_parts({"messages": [{"role": "user", "content": [shown, {"type": "text", "text": f"see {url}"}]}]})
+    contents = [part.text.content for part in found if isinstance(part.text, Uninspectable)]
+    assert contents == [{"content": shown}, f"see {url}"]

@@ -347,7 +347,7 @@ async def test_a_detector_that_is_killed_keeps_requests_here_until_it_is_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     detector = worker()
-    monkeypatch.setattr(SecondTier, "from_settings", lambda _: SecondTier([detector]))
+    monkeypatch.setattr(SecondTier, "from_settings", lambda *_: SecondTier([detector]))
     async with gateway(tmp_path, salaries) as (running, cloud, _):
         await until(lambda: detector.worker.pid is not None)
         assert (await running.chat("Hello")).headers["x-tidegate-target"] == "cloud"

@@ -13,11 +13,12 @@ from routing_policies.signals.detector import Candidate, Detector
 from routing_policies.signals.identifiers import IDENTIFIERS
 from routing_policies.signals.label import NOTED
 from routing_policies.signals.normalize import folding_table
-from routing_policies.signals.scanner import Scanner, build_scanner
+from routing_policies.signals.scanner import Scanner, build_joined_scanner, build_scanner
 from routing_policies.signals.secrets import SECRETS
 from tests.routing_policies.signals.harmless_prompts import HARMLESS_PROMPTS
 
 SCANNER = build_scanner()
+JOINED_SCANNER = build_joined_scanner()
 CLEAN = st.text(alphabet="abc xyz,\n中é😀", max_size=30)
 
 
@@ -357,3 +358,32 @@ def test_the_cost_grows_with_the_length_of_the_text_and_not_faster(unit: str) ->
     cost(16 << 10)
     # Sixteen times the text; a quadratic scan would take 256 times as long.
     assert cost(256 << 10) < 80 * max(cost(16 << 10), 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [
+        ("Card4111 1111 1111 111112/27", "card", "4111 1111 1111 1111"),
+        ("exp12No4111111111111111x9", "card", "4111111111111111"),
+        ("Amex378282246310005exp27", "card", "378282246310005"),
+        ("Phone+491701234567now", "phone", "+491701234567"),
+        ("AWSkeyAKIAIOSFODNN7QWERTYUregion", "aws_access_key_id", "AKIAIOSFODNN7QWERTYU"),
+        ("IBANDE89370400440532013000BICCOBA", "iban", "DE89370400440532013000"),
+        ("ssn078-05-1120x", "us_ssn", "078-05-1120"),
+    ],
+)
+def test_in_text_that_has_lost_its_spaces_values_are_found_whatever_they_touch(
+    text: str, kind: str, value: str
+) -> None:
+    parts = [TextPart("a", None, text)]
+    found = JOINED_SCANNER.scan(parts).findings
+    assert (kind, value) in [(each.kind, text[each.start : each.end]) for each in found]
+    assert kind not in [each.kind for each in SCANNER.scan(parts).findings]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2021 2022 2023 2024 2025 2026", "Gate 7 opens 14:30", "invoice 2026-0117 total 1,245.00 EUR", "is-ready-v1"],
+)
+def test_what_is_no_value_with_its_spaces_is_none_without_them(text: str) -> None:
+    assert JOINED_SCANNER.scan([TextPart("a", None, text)]).findings == ()
