@@ -24,8 +24,9 @@ class IssuerSettings(Allowance):
     Attributes:
         issuer: The token's `iss`, letter by letter.
         audiences: One of them must be the token's `aud`.
-        jwks_url: Where its keys are fetched; exactly one of this and `jwks_file`.
+        jwks_url: Where its keys are fetched; exactly one of this, `jwks_file` and `discover`.
         jwks_file: Its keys, for machines that cannot reach it; read again when it changes.
+        discover: Whether `issuer` is asked where they are, at its `/.well-known/openid-configuration`.
         leeway_s: How far its clock and ours may be apart.
         refresh_s: How often keys are fetched.
         keys_hold_s: How long the last keys hold while it cannot be reached.
@@ -43,6 +44,7 @@ class IssuerSettings(Allowance):
     audiences: tuple[str, ...] = Field(min_length=1)
     jwks_url: str | None = None
     jwks_file: Path | None = None
+    discover: bool = False
     algorithms: tuple[Algorithm, ...] = Field(default=("RS256", "ES256"), min_length=1)
     leeway_s: float = Field(default=30.0, ge=0, le=300)
     refresh_s: float = Field(default=300.0, ge=1)
@@ -82,8 +84,10 @@ class IssuerSettings(Allowance):
 
     @model_validator(mode="after")
     def _decided(self) -> Self:
-        if (self.jwks_url is None) == (self.jwks_file is None):
-            raise ValueError("give exactly one of `jwks_url` and `jwks_file`")
+        if [self.jwks_url is not None, self.jwks_file is not None, self.discover].count(True) != 1:
+            raise ValueError("give exactly one of `jwks_url`, `jwks_file` and `discover`")
+        if self.discover:
+            self._not_in_the_clear(self.issuer)
         if (self.tenant is None) == (self.tenant_claim is None):
             raise ValueError("give exactly one of `tenant` and `tenant_claim`")
         if not self.roles and (self.roles_claim is None or not self.role_of):

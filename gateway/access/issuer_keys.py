@@ -11,85 +11,19 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Callable
-from pathlib import Path
-from typing import Protocol
 
 from jwt import PyJWK
-from yarl import URL
 
 from gateway.access.key_set import KeySet, KeySetUnreadable
-from gateway.egress.control import ControlDoor
-from gateway.egress.endpoint import Endpoint
-from gateway.egress.session import Reach
+from gateway.access.key_sources import KeySource
 from gateway.egress.small_answer import MAX_ANSWER_BYTES
-from gateway.egress.tls import TlsSource
-from gateway.egress.transport import AiohttpTransport
 from gateway.issuer_settings import IssuerSettings
 from inference_protocol.errors import IssuerUnavailable, UpstreamError
 
-_TIMEOUT_S = 2.0
 _LEAST_BETWEEN_S = 10.0
 _FILE_EVERY_S = 1.0
 
 _logger = logging.getLogger(__name__)
-
-
-class KeySource(Protocol):
-    """Gives the document of keys."""
-
-    async def read(self) -> bytes:
-        """Return it.
-
-        Raises:
-            UpstreamError: It cannot be fetched.
-            OSError: It cannot be read, or what connections need cannot.
-            ValueError: Likewise.
-        """
-        ...
-
-    async def aclose(self) -> None:
-        """Let go of what it holds."""
-        ...
-
-
-class _Url:
-    def __init__(self, settings: IssuerSettings) -> None:
-        assert settings.jwks_url is not None
-        endpoint = Endpoint.parse(settings.jwks_url)
-        proxy = None if settings.proxy is None else URL(settings.proxy)
-        server_name = settings.tls.server_name
-        reach = Reach(
-            endpoint, connect_timeout_s=_TIMEOUT_S, max_connections=1, proxy=proxy, server_name=server_name
-        )  # fmt: skip
-        self._transport = AiohttpTransport(reach, TlsSource(settings.tls))
-        self._door = ControlDoor(endpoint, self._transport)
-
-    async def read(self) -> bytes:
-        await self._transport.renew()
-        return await self._door.get("", timeout_s=_TIMEOUT_S)
-
-    async def aclose(self) -> None:
-        await self._door.aclose()
-
-
-class _File:
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    async def read(self) -> bytes:
-        def whole() -> bytes:
-            with self._path.open("rb") as file:
-                return file.read(MAX_ANSWER_BYTES + 1)
-
-        return await asyncio.to_thread(whole)
-
-    async def aclose(self) -> None:
-        return
-
-
-def source_of(settings: IssuerSettings) -> KeySource:
-    """Return where an issuer's keys come from; nothing is opened yet."""
-    return _Url(settings) if settings.jwks_file is None else _File(settings.jwks_file)
 
 
 class IssuerKeys:

@@ -16,7 +16,8 @@ import jwt
 from jwt.exceptions import PyJWTError
 
 from gateway.access.claims import ClaimRefused, Claims
-from gateway.access.issuer_keys import IssuerKeys, source_of
+from gateway.access.issuer_keys import IssuerKeys
+from gateway.access.key_sources import source_of
 from gateway.access_settings import Auth
 from gateway.issuer_settings import IssuerSettings
 from gateway.principal import Principal

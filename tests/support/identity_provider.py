@@ -92,6 +92,9 @@ class KeyHost:
         self.provider = provider
         self.asked = 0
         self.body: bytes | None = None
+        # What it says of itself, for those who look for its keys.
+        self.about: dict[str, Any] = {}
+        self.paths: list[str] = []
         self.status = 200
         self.may_answer = asyncio.Event()
         self.may_answer.set()
@@ -123,10 +126,13 @@ class KeyHost:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            await reader.readuntil(b"\r\n\r\n")
+            request = await reader.readuntil(b"\r\n\r\n")
+            self.paths.append(request.split(b" ", 2)[1].decode())
             self.asked += 1
             await self.may_answer.wait()
             body = self.provider.jwks if self.body is None else self.body
+            if self.paths[-1].endswith("/.well-known/openid-configuration"):
+                body = json.dumps(self.about).encode()
             head = f"HTTP/1.1 {self.status} X\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
             writer.write(head.encode() + b"connection: close\r\n\r\n" + body)
             await writer.drain()

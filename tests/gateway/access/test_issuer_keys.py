@@ -95,6 +95,44 @@ async def test_without_keys_nobody_is_let_in_and_last_keys_hold_for_a_while(tmp_
             await checks.check(token)
 
 
+async def test_an_issuer_is_asked_where_its_keys_are_and_only_that_host_is(tmp_path: Path) -> None:
+    provider = Provider()
+    async with KeyHost(provider) as host:
+        provider.issuer = host.url.replace("/keys", "/realms/acme")
+        host.about = {"issuer": provider.issuer, "jwks_uri": host.url}
+        issuer = {"issuer": provider.issuer, "discover": True}
+        async with aclosing(tokens(provider, tmp_path, **issuer)) as checks:
+            assert (await checks.check(provider.token())).id == "corp:ada"
+        assert host.paths == ["/realms/acme/.well-known/openid-configuration", "/keys"]
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"jwks_uri": "https://elsewhere.example/keys"},
+        {"jwks_uri": "http://169.254.169.254/latest/meta-data"},
+        {"jwks_uri": "unix:/run/secret.sock"},
+        {"jwks_uri": "file:///etc/passwd"},
+        {"jwks_uri": 7},
+        {"issuer": "https://elsewhere.example"},
+        {"issuer": None},
+    ],
+)
+async def test_an_issuer_that_leads_elsewhere_or_speaks_for_another_is_not_followed(
+    tmp_path: Path, about: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    provider = Provider()
+    async with KeyHost(provider) as host:
+        provider.issuer = host.url.replace("/keys", "")
+        host.about = {"issuer": provider.issuer, "jwks_uri": host.url, **about}
+        issuer = {"issuer": provider.issuer, "discover": True}
+        async with aclosing(tokens(provider, tmp_path, **issuer)) as checks:
+            with pytest.raises(IssuerUnavailable):
+                await checks.check(provider.token())
+        assert host.paths == ["/.well-known/openid-configuration"], "nothing else was asked"
+    assert "stay as they were" in caplog.text
+
+
 async def spoil(host: KeyHost, fault: str) -> None:
     weak = {"kty": "RSA", "kid": "first", "n": base64url(b"\xff" * 128), "e": "AQAB", "alg": "RS256"}
     secret = {"kty": "oct", "kid": "first", "k": base64url(b"s" * 32), "alg": "HS256"}

@@ -26,7 +26,7 @@ def settings(provider: Provider, folder: Path, **other: Any) -> dict[str, Any]:
     """An issuer whose keys lie in a file."""
     file = folder / "jwks.json"
     file.write_bytes(provider.jwks)
-    source = {} if "jwks_url" in other else {"jwks_file": str(file)}
+    source = {} if {"jwks_url", "discover"} & set(other) else {"jwks_file": str(file)}
     told = {"issuer": ISSUER, "audiences": [AUDIENCE], "tenant": "acme", "roles": ["inference"]}
     return {**told, **source, **other}
 
@@ -254,7 +254,9 @@ async def test_several_kinds_of_keys_serve_each_its_own_algorithm(tmp_path: Path
         ({"algorithms": ["none"]}, "algorithms"),
         ({"audiences": []}, "audiences"),
         ({"jwks_url": "http://login.example.com/keys", "jwks_file": None}, "must be https"),
-        ({"jwks_url": "https://login.example.com/keys"}, "exactly one of `jwks_url` and `jwks_file`"),
+        ({"jwks_url": "https://login.example.com/keys"}, "exactly one of `jwks_url`, `jwks_file` and `discover`"),
+        ({"discover": True}, "exactly one of `jwks_url`, `jwks_file` and `discover`"),
+        ({"discover": True, "jwks_file": None, "issuer": "http://login.example.com"}, "must be https"),
         ({"tenant_claim": "tid"}, "exactly one of `tenant` and `tenant_claim`"),
         ({"roles": []}, "nobody would have a role"),
         ({"role_of": {"a": "b"}}, "both of `roles_claim` and `role_of`"),
