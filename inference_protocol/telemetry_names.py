@@ -10,6 +10,8 @@ HTTP_ROUTE = "http.route"
 HTTP_RESPONSE_STATUS_CODE = "http.response.status_code"
 URL_PATH = "url.path"
 URL_SCHEME = "url.scheme"
+SERVER_ADDRESS = "server.address"
+SERVER_PORT = "server.port"
 ERROR_TYPE = "error.type"
 
 # Generative AI.
@@ -84,6 +86,8 @@ METRIC_CLIENT_FIRST_CHUNK = "gen_ai.client.inference.time_to_first_chunk"
 METRIC_CLIENT_INPUT_TOKENS = "gen_ai.client.inference.usage.input_tokens"
 METRIC_CLIENT_OUTPUT_TOKENS = "gen_ai.client.inference.usage.output_tokens"
 METRIC_CLIENT_CACHED_TOKENS = "gen_ai.client.inference.usage.cache_read.input_tokens"
+METRIC_CLIENT_INPUT_SIZE = "gen_ai.client.inference.operation.input_tokens"
+METRIC_CLIENT_OUTPUT_SIZE = "gen_ai.client.inference.operation.output_tokens"
 # What conventions 1.41 and older called three of them; its tokens are told apart by their type.
 METRIC_CLIENT_DURATION_1_41 = "gen_ai.client.operation.duration"
 METRIC_CLIENT_FIRST_CHUNK_1_41 = "gen_ai.client.operation.time_to_first_chunk"

@@ -13,6 +13,7 @@ from gateway.dispatch.attempt import AttemptPlan, attempt
 from gateway.dispatch.course import Course, Step
 from gateway.dispatch.outbound import Outbound, outbound_path
 from gateway.dispatch.rewritten import restored, scanned
+from gateway.egress.endpoint import Endpoint
 from gateway.exchange import Attempt, Cause, Decided, Exchange
 from gateway.reach_settings import TimeoutSettings
 from gateway.targets.affinity import conversation_key
@@ -111,8 +112,8 @@ class Attempts:
         await answer.aclose()
 
     def _begin(self, exchange: Exchange, step: Step, lease: Lease) -> Attempt:
-        span = self._start_span(exchange, step)
         replica = lease.replica
+        span = self._start_span(exchange, step, replica.endpoint)
         made = Attempt(
             step.target.name,
             self._clock(),
@@ -175,7 +176,7 @@ class Attempts:
             case _:
                 lease.unjudged(now)
 
-    def _start_span(self, exchange: Exchange, step: Step) -> Span:
+    def _start_span(self, exchange: Exchange, step: Step, endpoint: Endpoint) -> Span:
         request = exchange.decided.request
         attributes: dict[str, str | int | bool] = {
             names.TARGET: step.target.name,
@@ -183,9 +184,13 @@ class Attempts:
             names.POLICY_DIGEST: exchange.decided.policy.digest,
             names.POLICY_VERSION: exchange.decided.policy_version,
             names.GEN_AI_OPERATION_NAME: names.OPERATIONS[request.task],
+            names.GEN_AI_PROVIDER_NAME: step.target.settings.protocol.value,
+            names.SERVER_ADDRESS: endpoint.socket_path or endpoint.base.host,
             names.GEN_AI_REQUEST_MODEL: request.model,
             names.GEN_AI_REQUEST_STREAM: request.stream,
         }
+        if endpoint.base.port is not None:
+            attributes[names.SERVER_PORT] = endpoint.base.port
         if step.cause is not Cause.FIRST:
             attributes[names.ATTEMPT_CAUSE] = step.cause.value
         return observability.child(

@@ -60,20 +60,23 @@ class ClientInstruments:
 
     Attributes:
         tokens: Input, cached and output tokens: a counter each, or one histogram that tells them apart by their type.
+        sizes: Input and output tokens of one attempt, where they are not told apart by their type.
     """
 
     duration: Instrument
     first_chunk: Instrument
     tokens: tuple[Instrument, ...]
+    sizes: tuple[Instrument, ...] = ()
 
     @property
     def all(self) -> tuple[Instrument, ...]:
         """Each of them."""
-        return (self.duration, self.first_chunk, *self.tokens)
+        return (self.duration, self.first_chunk, *self.tokens, *self.sizes)
 
 
 def client_instruments(conventions: GenAiConventions) -> ClientInstruments:
     """Return them under the names of one generation of conventions."""
+    sizes: tuple[Instrument, ...] = ()
     if conventions == "semconv-1.41":
         duration, first_chunk = names.METRIC_CLIENT_DURATION_1_41, names.METRIC_CLIENT_FIRST_CHUNK_1_41
         tokens: tuple[Instrument, ...] = (
@@ -94,10 +97,18 @@ def client_instruments(conventions: GenAiConventions) -> ClientInstruments:
             names.METRIC_CLIENT_OUTPUT_TOKENS: "Tokens of answers, as targets reported them.",
         }
         tokens = tuple(Instrument(name, _COUNTER, "{token}", text, _AT_TARGET) for name, text in told.items())
+        sized = {
+            names.METRIC_CLIENT_INPUT_SIZE: "Tokens of the prompt of one attempt.",
+            names.METRIC_CLIENT_OUTPUT_SIZE: "Tokens of the answer to one attempt.",
+        }
+        sizes = tuple(
+            Instrument(name, _HISTOGRAM, "{token}", text, _AT_TARGET, _TOKENS) for name, text in sized.items()
+        )
     return ClientInstruments(
         Instrument(duration, _HISTOGRAM, "s", _CLIENT_DURATION_HELP, (*_AT_TARGET, names.ERROR_TYPE), _DURATION),
-        Instrument(first_chunk, _HISTOGRAM, "s", _CLIENT_FIRST_CHUNK_HELP, _AT_TARGET, _FIRST_TOKEN),
+        Instrument(first_chunk, _HISTOGRAM, "s", _CLIENT_FIRST_CHUNK_HELP, _AT_TARGET, _DURATION),
         tokens,
+        sizes,
     )
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
+from opentelemetry.trace import Span
+
 from gateway.accounts.account import joules, money
 from gateway.answer import AnswerFacts
 from gateway.exchange import Attempt, Cause, Decided, Exchange
@@ -111,7 +113,7 @@ class RequestMetrics:
         self._ttft.record(committed_at - exchange.received_at, of, exchange.span)
         usage = answered.facts.usage if answered is not None and answered.facts is not None else None
         if usage is not None and usage.completion_tokens > 1:
-            self._tpot.record((now - committed_at) / (usage.completion_tokens - 1), of)
+            self._tpot.record((now - committed_at) / (usage.completion_tokens - 1), of, exchange.span)
 
     def _count_attempt(self, attempt: Attempt, decided: Decided, operation: str) -> None:
         """What an attempt saw of its target."""
@@ -120,16 +122,16 @@ class RequestMetrics:
         target = attempt.target
         of = (operation, self._providers[target], decided.request.model, target)
         self._attempts.add(1, (target, attempt.cause.value, attempt.outcome.value))
-        self._attempt_duration.record(attempt.ended_at - attempt.started_at, (*of, attempt.error or ""))
+        self._attempt_duration.record(attempt.ended_at - attempt.started_at, (*of, attempt.error or ""), attempt.span)
         if attempt.first_content_at is not None and decided.request.stream:
-            self._first_chunk.record(attempt.first_content_at - attempt.started_at, of)
+            self._first_chunk.record(attempt.first_content_at - attempt.started_at, of, attempt.span)
         policy = decided.policy
         promise = policy.policy.targets[target]
         if promise.power is not None:
             self._energy.add(joules(promise.power, attempt.ended_at - attempt.started_at), (target,))
         if attempt.facts is not None:
             read, _, written = found = _tokens(attempt.facts)
-            self._tokens.count(found, of)
+            self._tokens.count(found, of, attempt.span)
             if promise.price is not None:
                 self._cost.add(money(promise.price, read, written), (target, promise.price.currency))
         if attempt.bytes_out:
@@ -155,23 +157,28 @@ def _tokens(facts: AnswerFacts) -> tuple[int, int, int]:
 class _Tokens:
     """Tokens of attempts, under the names of one generation of conventions."""
 
-    def __init__(self, counters: tuple[Counter, ...], histogram: Histogram | None) -> None:
+    def __init__(
+        self, counters: tuple[Counter, ...], sizes: tuple[Histogram, ...], histogram: Histogram | None = None
+    ) -> None:
         self._counters = counters
+        self._sizes = sizes
         self._histogram = histogram
 
     @classmethod
     def registered(cls, meters: Meters, client: instruments.ClientInstruments) -> _Tokens:
         if client.tokens[0].kind is InstrumentKind.HISTOGRAM:
-            return cls((), meters.histogram(client.tokens[0]))
-        return cls(tuple(map(meters.counter, client.tokens)), None)
+            return cls((), (), meters.histogram(client.tokens[0]))
+        return cls(tuple(map(meters.counter, client.tokens)), tuple(map(meters.histogram, client.sizes)))
 
-    def count(self, found: tuple[int, int, int], of: tuple[str, ...]) -> None:
+    def count(self, found: tuple[int, int, int], of: tuple[str, ...], span: Span) -> None:
         """Count what an answer took."""
         read, _, written = found
         if self._histogram is not None:
-            self._histogram.record(read, (*of, "input"))
-            self._histogram.record(written, (*of, "output"))
+            self._histogram.record(read, (*of, "input"), span)
+            self._histogram.record(written, (*of, "output"), span)
             return
+        for histogram, tokens in zip(self._sizes, (read, written), strict=True):
+            histogram.record(tokens, of, span)
         for counter, tokens in zip(self._counters, found, strict=True):
             if tokens:
                 counter.add(tokens, of)

@@ -12,6 +12,8 @@ ATTRIBUTES: Mapping[str, str] = {
     names.HTTP_ROUTE: "the route that the request was sent to",
     names.HTTP_RESPONSE_STATUS_CODE: "status of the answer",
     names.URL_PATH: "the path, cut after 256 characters; never the query",
+    names.SERVER_ADDRESS: "host of the address that an attempt was made at, or the path of its socket",
+    names.SERVER_PORT: "its port",
     names.URL_SCHEME: "`http` or `https`",
     names.ERROR_TYPE: "code of the error; of a crash, its class. A caller who hangs up is no error",
     names.GEN_AI_OPERATION_NAME: "`chat`, or for completions `text_completion`",
