@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 
 from gateway.metrics import instruments, vocabulary
+from gateway.settings_table import setting_rows
 from inference_protocol.errors import error_classes
 from inference_protocol.outcome import Outcome
 from observability.delivery import OF_DELIVERY
@@ -15,8 +16,8 @@ from observability.prometheus import family_name
 _HEAD = """\
 # Telemetry
 
-Every metric, attribute, header and error code, as the code has them. `python -m gateway.metrics.page` makes this page,
-and a test compares it.
+Every metric, attribute, header, error code and setting, as the code has them. `python -m gateway.metrics.page` makes
+this page, and a test compares it.
 
 Metrics are read as Prometheus's text at `/metrics` on the admin listener, by whoever has the role `auditor` or
 `operator`. Where `telemetry.otlp_endpoint` names a collector, it is sent the same every 10 seconds, with traces as
@@ -76,6 +77,10 @@ def _lines() -> Iterator[str]:
     yield "## Error codes\n"
     rows = sorted({(each.code, str(each.http_status), "yes" if each.retryable else "no") for each in error_classes()})
     yield from _table(("code", "status", "worth trying again"), *((_code(code), *rest) for code, *rest in rows))
+    yield "## Settings\n"
+    yield "What each does: [settings.md](settings.md). `NAME` is a name that the file gives, `[]` an entry of a list.\n"
+    settings = sorted(setting_rows())
+    yield from _table(("setting", "kind", "default"), *((_code(name), *rest) for name, *rest in settings))
 
 
 def _instruments(title: str, found: Iterable[Instrument]) -> Iterator[str]:
