@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-PACKAGES = {"openssl": "openssl", "systemd-analyze": "systemd", "systemd-sysusers": "systemd", "unshare": "util-linux"}
+PACKAGES = {
+    "openssl": "openssl",
+    "promtool": "prometheus",
+    "systemd-analyze": "systemd",
+    "systemd-sysusers": "systemd",
+    "unshare": "util-linux",
+}
 
 
 def program(name: str) -> str:
