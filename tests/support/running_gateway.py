@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,9 +68,12 @@ def settings_for(
 
 @asynccontextmanager
 async def running_gateway(
-    settings: Settings, policy: LoadedPolicy | None = None, telemetry: TelemetrySettings | None = None
+    settings: Settings,
+    policy: LoadedPolicy | None = None,
+    telemetry: TelemetrySettings | None = None,
+    wall: Callable[[], float] = time.time,
 ) -> AsyncIterator[RunningGateway]:
-    """Serve until the block ends."""
+    """Serve until the block ends; `wall` gives seconds since the epoch."""
     spans: Telemetry = set_up(telemetry or TelemetrySettings("gateway", settings.folder.traces, None))
     settings.folder.policies.mkdir(mode=0o700, parents=True, exist_ok=True)
     if policy is None:
@@ -79,7 +82,7 @@ async def running_gateway(
         # It is in no file, so nobody looks for a change of one.
         begun = Begun(InForce(Version(1, policy.digest, policy)))
         settings = settings.model_copy(update={"rollout": settings.rollout.model_copy(update={"watch": False})})
-    app = create_app(settings, begun, spans.tracer)
+    app = create_app(settings, begun, spans.tracer, wall=wall)
     spans.export_metrics(app.meters)
     server = uvicorn.Server(
         uvicorn.Config(app.asgi, http=BoundedHttpProtocol, log_level="warning", access_log=False, lifespan="on")
