@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.support.otlp_receiver import dead_endpoint, otlp_receiver
 from tests.support.running_gateway import free_port
 from tests.support.scripted_runtime import MODEL, ScriptedRuntime, says
+from tests.support.serving_process import serving
 from tests.support.tokenizer import write_word_tokenizer
 from tests.support.waiting import until
 
@@ -92,3 +93,20 @@ async def test_prometheus_and_a_collector_read_a_running_process(tmp_path: Path)
     assert (counted.labels["tidegate_tenant"], counted.labels["tidegate_target"]) == ("acme", "edge")
     [point] = collector.metrics["tidegate.requests"].sum.data_points
     assert point.as_double == 2, "sent once more as the process ended"
+
+
+async def test_what_a_gateway_could_not_send_goes_with_the_one_that_is_started_after_it(tmp_path: Path) -> None:
+    endpoint, spool = dead_endpoint(), tmp_path / "state" / "spool" / "gateway"
+    telemetry = {"otlp_endpoint": endpoint}
+    body = {"model": "auto", "messages": [{"role": "user", "content": "hello"}]}
+    async with ScriptedRuntime(says("fine")) as edge, ScriptedRuntime() as cloud:
+        async with serving(tmp_path, edge, cloud, telemetry=telemetry) as found, httpx.AsyncClient() as client:
+            answer = await client.post(f"{found.url}/v1/chat/completions", json=body)
+        waiting = sorted(spool.iterdir())
+        assert {path.name.split(".")[1] for path in waiting} == {"metrics", "traces"}
+        assert {path.stat().st_mode & 0o777 for path in (*waiting, spool)} == {0o600, 0o700}
+        with otlp_receiver(int(endpoint.rpartition(":")[2])) as collector:
+            async with serving(tmp_path, edge, cloud, telemetry=telemetry):
+                await until(lambda: not any(path.exists() for path in waiting))
+            told = {attribute.value.string_value for span in collector.spans for attribute in span.attributes}
+    assert answer.headers["x-request-id"] in told
