@@ -16,11 +16,12 @@ from edge_runtime.providers.adapter import Adapter
 from edge_runtime.providers.adapters import ADAPTERS
 from edge_runtime.providers.options import add_provider_options, open_providers
 from edge_runtime.providers.process import COMMAND
-from edge_runtime.providers.providers import UnknownProvider
+from edge_runtime.providers.providers import Providers, UnknownProvider
 from edge_runtime.residency.engine import ResidencyPolicy, ResidentEngine
 from edge_runtime.tensors.opening import open_catalog
 from runtime_server import serving
 from runtime_server.options import RuntimeOptions, argument_parser, at_least
+from runtime_server.tensors.catalog import Catalog
 
 _DRAFTS = {"auto": None, "on": True, "off": False}
 
@@ -44,7 +45,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_memory(parser.add_argument_group("memory"))
     add_provider_options(parser.add_argument_group("execution providers"))
-    parser.add_argument_group("tensors").add_argument(
+    tensors = parser.add_argument_group("tensors")
+    tensors.add_argument(
         "--tensor-model-dir",
         type=Path,
         action="append",
@@ -52,6 +54,12 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="DIR",
         help="folder of a model that computes tensors; may be named several times (default: none does)",
+    )
+    tensors.add_argument(
+        "--tensor-keep-alive-s",
+        type=float,
+        metavar="S",
+        help="unload such a model after so long without a request; it is reloaded",
     )
     return parser
 
@@ -118,9 +126,13 @@ def main(adapters: Sequence[Adapter] = ADAPTERS, command: Sequence[str] = COMMAN
         lambda models: ResidentEngine(settings, models, policy, loaded=told),
         options,
         functools.partial(load_embedding_graph, providers=providers),
-        functools.partial(open_catalog, folders=arguments.tensor_model_dirs, providers=providers),
+        functools.partial(_open_tensors, arguments=arguments, providers=providers),
         providers.uses,
     )
+
+
+def _open_tensors(options: RuntimeOptions, arguments: argparse.Namespace, providers: Providers) -> Catalog:
+    return open_catalog(options, arguments.tensor_model_dirs, providers, arguments.tensor_keep_alive_s)
 
 
 if __name__ == "__main__":

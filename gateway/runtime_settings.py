@@ -24,6 +24,7 @@ class EdgeRuntimeSettings(Frozen):
         embedding_keep_alive_s: After so long without a request it is unloaded.
         providers: Execution providers: which may run what, and how they are tried first.
         tensor_models: Of the store, for `/v2`, each loaded when it is first asked; targets know them by these names.
+        tensor_keep_alive_s: After so long without a request each is unloaded.
     """
 
     model: str = "smollm2-135m-instruct-q4_1"
@@ -40,6 +41,7 @@ class EdgeRuntimeSettings(Frozen):
     embedding_keep_alive_s: float | None = Field(default=600.0, ge=0)
     providers: ProviderPolicy = ProviderPolicy()
     tensor_models: tuple[str, ...] = ()
+    tensor_keep_alive_s: float | None = Field(default=600.0, ge=0)
 
     @property
     def keeps_prefixes(self) -> DataClass | None:

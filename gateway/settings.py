@@ -207,10 +207,22 @@ class Settings(Frozen):
         served = {model for target in self.targets.values() for model in target.models}
         if self.default_model not in served:
             raise ValueError(f"default_model {self.default_model!r} is served by no target; there are {sorted(served)}")
+        self._require_models_of_pictures()
         ids = [key.id for key in self.auth.keys]
         if len(set(ids)) != len(ids):
             raise ValueError("auth.keys: two keys have the same id")
         return self
+
+    def _require_models_of_pictures(self) -> None:
+        pictures = self.detectors.pictures
+        if pictures is None or pictures.endpoint is not None or not self.starts_edge:
+            return
+        missing = {pictures.detection_model, pictures.recognition_model}.difference(self.edge.tensor_models)
+        if missing:
+            raise ValueError(
+                f"detectors.pictures needs {' and '.join(sorted(missing))} among `edge.tensor_models`; "
+                f"`tidegate models build {' '.join(sorted(missing))}` makes them"
+            )
 
     @property
     def folder(self) -> StateFolder:

@@ -28,7 +28,9 @@ _PLATFORM = "onnxruntime_onnx"
 _logger = logging.getLogger(__name__)
 
 
-def open_catalog(options: RuntimeOptions, folders: Sequence[Path], providers: Providers) -> Catalog:
+def open_catalog(
+    options: RuntimeOptions, folders: Sequence[Path], providers: Providers, keep_alive_s: float | None = None
+) -> Catalog:
     """Return the models of these folders.
 
     A model that is not there is no reason not to serve the others: nothing is told of it, and a line says so.
@@ -37,6 +39,7 @@ def open_catalog(options: RuntimeOptions, folders: Sequence[Path], providers: Pr
         options: From the command line.
         folders: Of models.
         providers: What there is to run their graphs.
+        keep_alive_s: After so long without a request each is unloaded; `None` keeps them.
 
     Raises:
         ModelDamaged: A manifest or a description cannot be read.
@@ -45,13 +48,13 @@ def open_catalog(options: RuntimeOptions, folders: Sequence[Path], providers: Pr
     found: list[CataloguedModel] = []
     for folder in folders:
         try:
-            found.append(_open(folder, options, providers))
+            found.append(_open(folder, options, providers, keep_alive_s))
         except ModelMissing as error:
             _logger.warning("Tensors are not computed by %s. %s", folder.name, error)
     return Catalog(found)
 
 
-def _open(named: Path, options: RuntimeOptions, providers: Providers) -> CataloguedModel:
+def _open(named: Path, options: RuntimeOptions, providers: Providers, keep_alive_s: float | None) -> CataloguedModel:
     # Released with the process: a state that a client carries is of one version only.
     lease = take_lease(named)
     folder = lease.folder
@@ -79,6 +82,7 @@ def _open(named: Path, options: RuntimeOptions, providers: Providers) -> Catalog
             _batching(description, version),
             functools.partial(loaded, version),
             waiting_limit=options.waiting_limit,
+            keep_alive_s=keep_alive_s,
             states=version.states,
             labels=_labels(folder, version),
         )

@@ -40,6 +40,8 @@ def edge_argv(settings: Settings) -> list[str]:
         argv += ["--embedding-keep-alive-s", f"{own.embedding_keep_alive_s:g}"]
     for name in own.tensor_models:
         argv += ["--tensor-model-dir", str(settings.folder.models / name)]
+    if own.tensor_models and own.tensor_keep_alive_s is not None:
+        argv += ["--tensor-keep-alive-s", f"{own.tensor_keep_alive_s:g}"]
     return argv + _embeddings(settings, own.embedding_model)
 
 

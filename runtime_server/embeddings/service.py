@@ -21,6 +21,7 @@ from runtime_server.embeddings.batches import batches
 from runtime_server.embeddings.encoder import InputEncoder
 from runtime_server.embeddings.model import EmbeddingModel, Rows, Vectors
 from runtime_server.engine import QueueFull
+from runtime_server.interruptible import run_interruptibly
 from runtime_server.model_lease import ModelLease
 from runtime_server.moments import Moments
 from serving.start import StartRefused
@@ -155,13 +156,7 @@ class EmbeddingService:
         return self._model
 
     async def _run(self, model: EmbeddingModel, rows: Rows) -> Vectors:
-        run = asyncio.get_running_loop().run_in_executor(self._thread, model.run, rows)
-        try:
-            return await asyncio.shield(run)
-        except asyncio.CancelledError:
-            model.interrupt()
-            await asyncio.wait([run])  # the turn is over when the thread is
-            raise
+        return await run_interruptibly(self._thread, model.interrupt, model.run, rows)
 
     def _begin_unloading(self) -> None:
         self._unloading = asyncio.create_task(self._unload())

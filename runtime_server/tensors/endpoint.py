@@ -86,21 +86,23 @@ class InferEndpoint:
         self._lifecycle.refuse_unless_ready()
         model, version, service = self._catalog.version(scope["path_params"]["model"], _version(scope))
         raw = await read_body(scope, receive, max_bytes=MOST_BODY_BYTES, timeout_s=self._body_timeout_s)
-        async with watched_client(receive) as client:
-            size = json_length(header(scope, headers.INFERENCE_JSON_LENGTH), len(raw))
-            request = await _maybe_off_loop(len(raw), parse_infer, raw, model.served.id, version, size)
-            call = _call(request)
-            loaded = await _load(service)
-            rows = check_inputs([each.heading for each in call.inputs], loaded.inputs, service.batching.axes)
-            wanted = wanted_outputs(call, loaded.outputs)
-            arrays = await _maybe_off_loop(len(raw), _arrays, call)
-            began_ns, span = self._clock_ns(), server_span(scope)
-            computed = await self._compute(service, arrays, [spec.name for spec, _ in wanted], rows, client, deadline)
-            _describe(span, model.served.id, computed)
-            self._draw(span, computed.moments.timings, began_ns)
-            size = sum(each.nbytes for each in computed.arrays.values())
-            answer = await _maybe_off_loop(size, _written, model.served.id, version, call, wanted, computed)
-            await _send(send, answer, computed.execution)
+        with service.used():  # it is not unloaded between the check of what it takes and the run
+            async with watched_client(receive) as client:
+                size = json_length(header(scope, headers.INFERENCE_JSON_LENGTH), len(raw))
+                request = await _maybe_off_loop(len(raw), parse_infer, raw, model.served.id, version, size)
+                call = _call(request)
+                loaded = await _load(service, deadline)
+                rows = check_inputs([each.heading for each in call.inputs], loaded.inputs, service.batching.axes)
+                wanted = wanted_outputs(call, loaded.outputs)
+                arrays = await _maybe_off_loop(len(raw), _arrays, call)
+                began_ns, span = self._clock_ns(), server_span(scope)
+                named = [spec.name for spec, _ in wanted]
+                computed = await self._compute(service, arrays, named, rows, client, deadline)
+                _describe(span, model.served.id, computed)
+                self._draw(span, computed.moments.timings, began_ns)
+                size = sum(each.nbytes for each in computed.arrays.values())
+                answer = await _maybe_off_loop(size, _written, model.served.id, version, call, wanted, computed)
+                await _send(send, answer, computed.execution)
 
     async def _compute(  # what a computation is made of
         self,
@@ -149,9 +151,12 @@ async def _maybe_off_loop(size: int, function: Callable[P, T], *args: P.args, **
     return await asyncio.to_thread(function, *args, **kwargs)
 
 
-async def _load(service: TensorService) -> TensorModel:
+async def _load(service: TensorService, deadline: float | None) -> TensorModel:
     try:
-        return await service.loaded()
+        async with asyncio.timeout_at(deadline):
+            return await service.loaded()
+    except TimeoutError:
+        raise DeadlineExceeded("The budget ran out before the model was loaded.") from None
     except NotLoaded as error:
         raise Unavailable(f"The model cannot be loaded: {error}") from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from gateway.settings import Settings
 from gateway.settings_file import SettingsError, load_settings
@@ -87,3 +88,12 @@ def test_a_credential_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_a_host_that_is_not_loopback_starts_with_keys(tmp_path: Path) -> None:
     key = f"{{id: app1, secret_sha256: {'0' * 64}, tenant: t}}"
     assert loaded(tmp_path, f"listen: {{host: 0.0.0.0}}\nauth: {{keys: [{key}]}}\n").auth.keys[0].tenant == "t"
+
+
+def test_reading_pictures_takes_the_models_that_do_it() -> None:
+    with pytest.raises(ValidationError, match=r"ocr-detection and ocr-recognition among `edge.tensor_models`"):
+        Settings.model_validate({"detectors": {"pictures": {}}})
+    read = {"detectors": {"pictures": {}}, "edge": {"tensor_models": ["ocr-detection", "ocr-recognition"]}}
+    assert Settings.model_validate(read).detectors.pictures
+    elsewhere = {"detectors": {"pictures": {"endpoint": "unix:/run/models.sock"}}}
+    assert Settings.model_validate(elsewhere).detectors.pictures

@@ -70,6 +70,26 @@ def reciprocal() -> onnx.ModelProto:
     return graph(nodes, [("x", TensorProto.FLOAT, ["rows", 2])], [("y", TensorProto.FLOAT, ["rows", 2])])
 
 
+def counting() -> onnx.ModelProto:
+    """Adds one to each of its values, as many times as it is told: for as long as a test needs it to run."""
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["goes"]), helper.make_node("Add", ["value", "one"], ["more"])],
+        "once",
+        [
+            helper.make_tensor_value_info("turn", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("value", TensorProto.INT64, None),
+        ],
+        [
+            helper.make_tensor_value_info("goes", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("more", TensorProto.INT64, None),
+        ],
+    )
+    loop = helper.make_node("Loop", ["times", "", "x"], ["y"], body=body)
+    whole = TensorProto.INT64
+    return graph([loop], [("x", whole, ["rows"]), ("times", whole, [1])], [("y", whole, ["rows"])], one=[1])
+
+
 def without_weights() -> onnx.ModelProto:
     """A graph whose weights lie in a file that nobody copied along."""
     value = ("x", TensorProto.FLOAT, ["rows", 2])

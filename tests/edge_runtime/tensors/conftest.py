@@ -10,6 +10,7 @@ from tests.edge_runtime.serving_process import edge_process
 from tests.support.tensor_folders import (
     MEAN_AXES,
     TYPES,
+    counting,
     every_type,
     reciprocal,
     running_mean,
@@ -33,9 +34,11 @@ def edge(edge_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             },
             wait_ms=20,
         ),
+        write_folder(folder / "counting", {"1": (counting(), {})}),
         write_folder(folder / "no-weights", {"1": (without_weights(), {})}),
     ]
     options = [option for each in folders for option in ("--tensor-model-dir", str(each))]
     missing = ["--tensor-model-dir", str(folder / "not-there")]
-    with edge_process(edge_model, "--slots", "1", *options, *missing) as client:
+    # Each is taken out of memory as soon as nobody asks, so that every test meets models that are not loaded.
+    with edge_process(edge_model, "--slots", "1", "--tensor-keep-alive-s", "0", *options, *missing) as client:
         yield client

@@ -69,6 +69,9 @@ def test_models_of_tensors_are_served_by_the_edge_under_their_names(tmp_path: Pa
     argv = edge_argv(settings)
     given = [value for option, value in itertools.pairwise(argv) if option == "--tensor-model-dir"]
     assert given == [str(tmp_path / "models" / name) for name in ("silero-vad", "magika")]
+    assert argv[argv.index("--tensor-keep-alive-s") + 1] == "600"
+    kept = Settings.model_validate({"state_dir": tmp_path, "edge": {**edge, "tensor_keep_alive_s": None}})
+    assert "--tensor-keep-alive-s" not in edge_argv(kept)
     assert settings.targets["edge"].models["silero-vad"] == "silero-vad"
     assert "silero-vad" not in settings.targets["cloud"].models
     assert "--tensor-model-dir" not in edge_argv(Settings(state_dir=tmp_path))
