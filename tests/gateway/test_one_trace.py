@@ -141,6 +141,11 @@ CHAT: Marked = ("chat", None)
             *("deadline_exceeded", (504, "deadline_exceeded"), [("chat", "deadline_exceeded")]),
             id="out of time",
         ),
+        pytest.param(
+            *(hangs, asking(504, EDGE_ONLY, stream=True), {"timeouts": {"first_content_s": 0.3}}),
+            *("upstream_error", (504, "upstream_timed_out"), [("chat", "upstream_timed_out")]),
+            id="a target that keeps silent",
+        ),
     ],
 )
 async def test_a_request_is_one_connected_trace_however_it_ends(

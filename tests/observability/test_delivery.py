@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import trustme
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -210,6 +212,46 @@ def test_two_processes_on_one_folder_send_everything_once(tmp_path: Path) -> Non
         new.forget(found, delete=False)
         old.forget(put)
     assert (old.oldest(), new.oldest()) == (None, None)
+
+
+def test_the_standard_variables_say_what_a_collector_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=acme,authorization=Bearer%20s3cret")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "x-tenant=other")
+    with otlp_receiver() as receiver, delivering(Spool(tmp_path / "s", PLENTY), receiver.endpoint) as delivery:
+        delivery.send(Signal.TRACES, batch(1))
+        until(lambda: len(receiver.headers) == 1)
+        delivery.send(Signal.METRICS, b"")
+        until(lambda: len(receiver.headers) == 2)
+        until(lambda: not files(tmp_path / "s"))
+    traces, metrics = receiver.headers
+    assert (traces["x-tenant"], traces["authorization"], metrics["x-tenant"]) == ("acme", "Bearer s3cret", "other")
+    assert "authorization" not in metrics
+
+
+def test_a_collector_whose_certificate_does_not_hold_is_told_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    with otlp_receiver(tls=context) as receiver:
+        with delivering(Spool(tmp_path / "s", PLENTY), receiver.endpoint) as delivery:
+            delivery.send(Signal.TRACES, batch(1))
+            assert not delivery.stop(20)
+        assert (receiver.tries, len(files(tmp_path / "s"))) == (0, 1), "it is kept"
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", str(tmp_path / "ca.pem"))
+        with delivering(Spool(tmp_path / "s", PLENTY), receiver.endpoint):
+            until(lambda: receiver.raw == [batch(1)])
+
+
+def test_a_certificate_that_is_not_there_keeps_everything_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", str(tmp_path / "nothing.pem"))
+    with delivering(Spool(tmp_path / "s", PLENTY), "https://127.0.0.1:9") as delivery:
+        delivery.send(Signal.TRACES, batch(1))
+        delivery.send(Signal.TRACES, batch(2))
+        assert not delivery.stop(20)
+        assert len(files(tmp_path / "s")) == 2
 
 
 def test_how_it_stands_is_among_the_metrics(tmp_path: Path) -> None:

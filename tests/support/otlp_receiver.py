@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import socket
+import ssl
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -34,6 +35,7 @@ class OtlpReceiver:
         # What is answered to a request that is taken.
         self.answer = ExportTraceServiceResponse().SerializeToString()
         self.tries = 0
+        self.headers: list[dict[str, str]] = []
         self._arrived = threading.Condition()
 
     def refusal(self) -> tuple[int, str, bytes] | None:
@@ -70,13 +72,14 @@ class OtlpReceiver:
 
 
 @contextmanager
-def otlp_receiver(port: int = 0) -> Iterator[OtlpReceiver]:
-    """Run a collector on this port, or a free one."""
+def otlp_receiver(port: int = 0, tls: ssl.SSLContext | None = None) -> Iterator[OtlpReceiver]:
+    """Run a collector on this port, or a free one; under TLS where it has something to show."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             encoding = self.headers.get("content-encoding")
+            receiver.headers.append(dict(self.headers))
             refusal = receiver.refusal()
             if refusal is None:
                 receiver.take(self.path, encoding, gzip.decompress(body) if encoding == "gzip" else body)
@@ -93,7 +96,9 @@ def otlp_receiver(port: int = 0) -> Iterator[OtlpReceiver]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    receiver = OtlpReceiver(f"http://127.0.0.1:{server.server_port}")
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    receiver = OtlpReceiver(f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_port}")
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
