@@ -1,10 +1,10 @@
 """Folding: what detectors read instead of the text, with every offset mapped back to it. The text itself never changes.
 
 Undone are the ways in which one value is written in many: full-width, mathematical and other scripts' digits and
-letters (the compatibility decompositions of Unicode Standard Annex 15), accents, invisible characters inside a value,
-letters of other scripts that look like Latin ones (the like of Unicode Technical Standard 39, for Cyrillic and Greek),
-typographic dashes and quotation marks, and the escapes of JSON and programming languages, HTML and URLs inside a
-string. Only what comes to ASCII, or to nothing, is replaced.
+letters (the compatibility decompositions of Unicode Standard Annex 15), accents, invisible and control characters
+inside a value, letters of other scripts that look like Latin ones (the like of Unicode Technical Standard 39, for
+Cyrillic and Greek), typographic dashes and quotation marks, and the escapes of JSON and programming languages, HTML and
+URLs inside a string. Only what comes to ASCII, or to nothing, is replaced.
 """
 
 from __future__ import annotations
@@ -29,9 +29,12 @@ _LOOK_ALIKES = (
 )
 _FILLERS = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0\u2800"
 _INVISIBLE = frozenset({"Cf", "Mn", "Me"})
+# No sign stands for them, so that they would cut a value in two where nobody sees it.
+_CONTROLS = bytes([*range(0x00, 0x09), *range(0x0E, 0x20), 0x7F])
+_NEXT_LINE = 0x85
 # Everything that folds lies below the second, or is an invisible tag or variation selector of the last.
 _FOLDED_RANGES = (range(0x80, 0x3400), range(0xA000, 0xAC00), range(0xF900, 0x20000), range(0xE0000, 0xE0200))
-_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
+_NOT_ITSELF = re.compile(r"[^\t-\r -~]+")
 _HEX = "[0-9A-Fa-f]"
 _NEXT = f"(?:%[89ABab]{_HEX})"
 _ENTITIES = {
@@ -65,8 +68,8 @@ _ESCAPE = re.compile(
     rf"""
     \\(?<!\\\\)\\*+(?:u(?P<u4>{_HEX}{{4}})|x(?P<x2>{_HEX}{{2}})|u\{{(?P<u6>{_HEX}{{1,6}})\}}|U(?P<u8>{_HEX}{{8}})
         |(?P<blank>[nrtbf])|(?=["'/]))
-    |&\#0*+(?P<decimal>[0-9]{{1,7}});?
-    |&\#[xX]0*+(?P<hexadecimal>{_HEX}{{1,6}});?
+    |&\#0*+(?P<decimal>[0-9]{{1,7}}|(?<=0));?
+    |&\#[xX]0*+(?P<hexadecimal>{_HEX}{{1,6}}|(?<=0));?
     |&(?P<entity>{"|".join(_ENTITIES)});
     |%(?P<utf8>[0-7]{_HEX}|[CDcd]{_HEX}{_NEXT}|[Ee]{_HEX}{_NEXT}{{2}}|[Ff]{_HEX}{_NEXT}{{3}})
     """,
@@ -79,15 +82,15 @@ def folding_table() -> FoldingTable:
     table = {code: folded for span in _FOLDED_RANGES for code in span if (folded := _folded(chr(code))) is not None}
     for alike, latin in _LOOK_ALIKES:
         table.update(zip(map(ord, alike), latin, strict=True))
-    table.update(dict.fromkeys(map(ord, _FILLERS), ""))
+    table.update(dict.fromkeys((*map(ord, _FILLERS), *_CONTROLS), ""))
     return table
 
 
 def _folded(char: str) -> str | None:
     category = unicodedata.category(char)
-    if category in _INVISIBLE:
+    if category in _INVISIBLE or (category == "Cc" and ord(char) != _NEXT_LINE):
         return ""
-    if category == "Zs":
+    if category == "Zs" or ord(char) == _NEXT_LINE:
         return " "
     if category == "Nd":
         return str(unicodedata.decimal(char))
@@ -100,7 +103,7 @@ def _folded(char: str) -> str | None:
 
 def needs_folding(text: str) -> bool:
     """Whether a text may differ from its folding."""
-    return not text.isascii() or _may_hold_escapes(text)
+    return not text.isascii() or _may_hold_escapes(text) or len(text.encode().translate(None, _CONTROLS)) < len(text)
 
 
 def _may_hold_escapes(text: str) -> bool:
@@ -110,8 +113,8 @@ def _may_hold_escapes(text: str) -> bool:
 def fold(text: str, table: FoldingTable) -> bytes:
     """Return the folding of a text, in UTF-8."""
     plain = _ESCAPE.sub(_unescaped, text) if _may_hold_escapes(text) else text
-    # ASCII stands for itself, and translating it would look each of its characters up.
-    return _NOT_ASCII.sub(lambda run: run[0].translate(table), plain).encode("utf-8", "replace")
+    # What can be printed of ASCII stands for itself, and translating it would look each of its characters up.
+    return _NOT_ITSELF.sub(lambda run: run[0].translate(table), plain).encode("utf-8", "replace")
 
 
 def origins(text: str, table: FoldingTable) -> Sequence[int]:
@@ -129,7 +132,7 @@ def origins(text: str, table: FoldingTable) -> Sequence[int]:
 
 def _extend(found: list[int], text: str, start: int, end: int, table: FoldingTable) -> None:
     """Map what stands between two escapes."""
-    for match in _NOT_ASCII.finditer(text, start, end):
+    for match in _NOT_ITSELF.finditer(text, start, end):
         found.extend(range(start, match.start()))
         for index, char in enumerate(match[0], match.start()):
             found.extend([index] * _width(char, table))
@@ -148,7 +151,7 @@ def _unescaped(match: re.Match[str]) -> str:
         return _ENTITIES[spelled]
     if kind == "utf8":
         return bytes.fromhex(spelled.replace("%", "")).decode("utf-8", "replace")
-    code = int(spelled, 10 if kind == "decimal" else 16)
+    code = int(spelled or "0", 10 if kind == "decimal" else 16)  # of zeros alone, none is left
     return chr(code) if code <= sys.maxunicode else ""
 
 

@@ -143,6 +143,7 @@ MUST_BE_FOUND = [
     ("card", "pci", "4111‑1111‑1111‑1111", "4111‑1111‑1111‑1111"),
     ("email", "pii", "jаne＠corp.com", "jаne＠corp.com"),
     ("email", "pii", "ja\u200bne@cor\u00adp.com", "ja\u200bne@cor\u00adp.com"),
+    ("email", "pii", "ja\x00ne@cor\x1bp.com", "ja\x00ne@cor\x1bp.com"),
     ("email", "pii", '{"to": "jane\\u0040corp.com"}', "jane\\u0040corp.com"),
     ("card", "pci", '{"note": "card\\n4111111111111111"}', "4111111111111111"),
     ("password", "secret", '"{\\"password\\": \\"hunter2\\"}"', "hunter2\\"),
