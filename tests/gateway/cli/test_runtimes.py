@@ -75,3 +75,15 @@ def test_models_of_tensors_are_served_by_the_edge_under_their_names(tmp_path: Pa
     assert settings.targets["edge"].models["silero-vad"] == "silero-vad"
     assert "silero-vad" not in settings.targets["cloud"].models
     assert "--tensor-model-dir" not in edge_argv(Settings(state_dir=tmp_path))
+
+
+def test_runtimes_are_told_where_telemetry_goes_and_what_a_line_of_their_log_is(tmp_path: Path) -> None:
+    telling = {"otlp_endpoint": "http://127.0.0.1:4318", "spool_bytes": 1 << 20, "log_format": "json"}
+    settings = Settings.model_validate({"state_dir": tmp_path, "telemetry": telling})
+    for argv in (edge_argv(settings), cloud_argv(settings, 8090)):
+        told = dict(itertools.pairwise(argv))
+        assert told["--otlp-endpoint"] == "http://127.0.0.1:4318"
+        assert told["--otlp-spool"] == str(tmp_path / "spool")
+        assert told["--otlp-spool-bytes"] == str(1 << 20)
+        assert told["--log-format"] == "json"
+    assert "--otlp-spool" not in edge_argv(Settings(state_dir=tmp_path))
