@@ -108,6 +108,14 @@ async def test_a_folder_that_is_no_model_ends_the_process_with_a_reason(tmp_path
         assert str(tmp_path).encode() in errors
 
 
+async def test_its_log_is_json_where_that_is_asked_for(tmp_path):
+    async with serving(tmp_path, tmp_path / "edge.sock", "--log-format", "json") as process:
+        _, errors = await process.communicate()
+        events = [json.loads(line) for line in errors.splitlines()]
+        assert str(tmp_path) in events[-1]["message"]
+        assert {event["service"] for event in events} == {"edge_runtime"}
+
+
 @pytest.mark.parametrize("option", [("--slots", "0"), ("--context", "0"), ("--threads", "-1")])
 async def test_an_option_out_of_range_is_refused_by_name(tmp_path, option):
     async with serving(tmp_path, tmp_path / "edge.sock", *option) as process:
