@@ -125,7 +125,7 @@ class Worker:
                 stdout=PIPE,
                 stderr=DEVNULL,  # a traceback may quote what it was asked
                 limit=_LONGEST_ANSWER_BYTES,
-                process_group=0,
+                start_new_session=True,  # a group of its own to kill; uvloop knows no other way to that
             )
         except OSError as exc:
             return f"could not be started ({type(exc).__name__})"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 
 import pytest
+import uvloop
 
 from gateway.detectors.detector import DetectorFailed
 from gateway.detectors.worker import Worker
@@ -45,3 +48,22 @@ async def test_a_program_that_is_not_there_is_a_failure_like_any_other() -> None
     assert not task.done()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+def test_a_process_is_kept_and_killed_in_the_loop_that_the_gateway_runs_on() -> None:
+    answers = "for line in sys.stdin: print(json.dumps({'id': json.loads(line)['id']}), flush=True)"
+    program = (sys.executable, "-c", f"import json, sys\nprint('{{\"ready\": true}}', flush=True)\n{answers}")
+
+    async def asked_twice() -> None:
+        worker = Worker(program, {}, start_timeout_s=20.0, patience=Patience(first_wait_s=0.01))
+        task = asyncio.create_task(worker.run())
+        for _ in range(2):
+            await until(lambda: worker.pid is not None or task.done())
+            assert worker.pid is not None, task.exception()
+            assert "id" in await worker.ask({}, 5.0)
+            os.killpg(worker.pid, signal.SIGKILL)
+            await until(lambda: worker.pid is None)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    uvloop.run(asked_twice())
