@@ -99,17 +99,27 @@ class Installation:
 
 
 @contextmanager
-def installed(state_dir: Path, models_dir: Path, extra: str = "") -> Iterator[Installation]:
-    """Start everything, and stop it at the end of the block."""
+def installed(
+    state_dir: Path, models_dir: Path, extra: str = "", *, other_cloud: int | None = None
+) -> Iterator[Installation]:
+    """Start everything, and stop it at the end of the block.
+
+    Args:
+        state_dir: Where its state lies.
+        models_dir: Where its models are.
+        extra: More lines of its settings.
+        other_cloud: Port of a server that stands in for the stand-in, which is not started then.
+    """
     state_dir.mkdir(mode=0o700, exist_ok=True)
     (state_dir / "models").symlink_to(models_dir)
     (state_dir / "keys").mkdir(mode=0o700)
     (state_dir / "keys" / "models").symlink_to(models_dir.parent / "keys" / "models")
-    gateway, admin, cloud = free_port(), free_port(), free_port()
+    gateway, admin, cloud = free_port(), free_port(), other_cloud or free_port()
+    protocol = "tidegate" if other_cloud is None else "openai"
     settings = state_dir / "tidegate.yaml"
     settings.write_text(
         f"state_dir: {state_dir}\nlisten: {{port: {gateway}}}\nadmin: {{port: {admin}}}\n"
-        f"targets: {{cloud: {{endpoints: ['http://127.0.0.1:{cloud}']}}}}\n{extra}",
+        f"targets: {{cloud: {{endpoints: ['http://127.0.0.1:{cloud}'], protocol: {protocol}}}}}\n{extra}",
         encoding="utf-8",
     )
     log = state_dir / "up.log"
