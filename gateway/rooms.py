@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -38,6 +39,8 @@ from gateway.targets.poller import Poller
 from gateway.targets.registry import Targets
 from observability import Meters
 from serving.in_flight import InFlight
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,8 @@ class Rooms:
             tasks.append(asyncio.create_task(self.tokens.run(), name="issuers"))
         if flusher is not None:
             tasks.append(asyncio.create_task(flusher.run(), name="flusher"))
+        for task in tasks:
+            task.add_done_callback(_tell_if_it_failed)
         try:
             yield
         finally:
@@ -99,6 +104,12 @@ class Rooms:
             self.records.close()
             self.taints.close()
             self.kept.close()
+
+
+def _tell_if_it_failed(task: asyncio.Task[None]) -> None:
+    """Log what ended a task that should have gone on until the end: nobody awaits it before that."""
+    if not task.cancelled() and (exc := task.exception()) is not None:
+        _logger.critical("%s has ended and is missing from now on", task.get_name(), exc_info=exc)
 
 
 def open_rooms(
