@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -89,6 +91,16 @@ def test_triton_s_client_is_answered_and_told_what_is_wrong(up: Installation) ->
     infer = f"{up.url}/v2/models/silero-vad/infer"
     refused = httpx.post(infer, content=b'{"inputs": [', timeout=10, trust_env=False)
     assert (refused.status_code, refused.json()["code"]) == (400, "malformed_body")
+
+
+KSERVE = os.environ.get("TIDEGATE_KSERVE_PYTHON")
+
+
+@pytest.mark.skipif(KSERVE is None, reason="TIDEGATE_KSERVE_PYTHON names no interpreter that has `kserve`")
+def test_kserve_s_client_is_answered(up: Installation) -> None:
+    command = [str(KSERVE), str(Path(__file__).parents[1] / "support" / "kserve_client.py"), up.url]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_a_caller_who_hangs_up_or_has_no_time_leaves_the_model_to_others(up: Installation) -> None:
