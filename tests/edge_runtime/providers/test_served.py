@@ -16,6 +16,7 @@ import pytest
 from edge_runtime.providers.sessions import CPU_PROVIDER
 from tests.edge_runtime.serving_process import edge_process
 from tests.support.faulty_provider import PROVIDER
+from tests.support.tensor_folders import reciprocal, write_folder
 
 pytestmark = [pytest.mark.models, pytest.mark.timeout(200)]
 SERVER = Path(__file__).parents[2] / "support" / "edge_with_stand_in.py"
@@ -82,6 +83,37 @@ def test_the_span_of_that_request_names_both(edge: httpx.Client, folder: Path) -
         time.sleep(0.05)
     (line,) = stand_ins()
     assert f'"stringValue":"{CPU_PROVIDER}"' in line.replace(": ", ":")
+
+
+def test_a_provider_that_dies_in_the_tenth_request_for_tensors_is_noticed_by_no_caller(
+    edge_model: Path, tmp_path: Path
+) -> None:
+    model = write_folder(tmp_path / "reciprocal", {"1": (reciprocal(), {"batch_axes": {"x": 0, "y": 0}})})
+    stand_in = {"fault": "crashes", "armed": str(tmp_path / "armed"), "at": "10"}
+    policy = {
+        "allow": ["cpu", "stand-in"],
+        "prefer": {"tensors": ["stand-in"]},
+        "options": {"stand-in": stand_in},
+    }
+    options = ["--providers", json.dumps(policy), "--provider-file", str(tmp_path / "providers.json")]
+    options += ["--tensor-model-dir", str(model), "--slots", "1"]
+    with edge_process(edge_model, *options, program=(str(SERVER),)) as client:
+
+        def turned(value: float) -> tuple[str, list[float]]:
+            row = {"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [value, 1 / value]}
+            answer = client.post("/v2/models/reciprocal/infer", json={"inputs": [row]})
+            assert answer.status_code == 200, answer.text
+            return answer.headers["x-tidegate-provider"], answer.json()["outputs"][0]["data"]
+
+        assert turned(1)[0] == CPU_PROVIDER  # nobody waits for a probe
+        deadline = time.monotonic() + 30
+        while use(client)["provider"] != PROVIDER:
+            assert time.monotonic() < deadline, use(client)
+            time.sleep(0.05)
+        (tmp_path / "armed").touch()
+        told = [turned(2.0**power) for power in range(12)]
+    assert [values for _, values in told] == [[0.5**power, 2.0**power] for power in range(12)]
+    assert [name for name, _ in told] == [PROVIDER] * 9 + [f"{CPU_PROVIDER}; instead-of=stand-in"] + [CPU_PROVIDER] * 2
 
 
 def test_an_answer_in_text_says_what_computed_it_too(edge: httpx.Client) -> None:
