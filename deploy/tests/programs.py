@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 PACKAGES = {
+    "ip": "iproute2",
     "openssl": "openssl",
     "promtool": "prometheus",
     "systemd-analyze": "systemd",
