@@ -15,6 +15,7 @@ PACKAGES = {
     "promtool": "prometheus",
     "systemd-analyze": "systemd",
     "systemd-sysusers": "systemd",
+    "systemd-tmpfiles": "systemd",
     "unshare": "util-linux",
 }
 

@@ -63,3 +63,16 @@ def test_what_a_unit_runs_tells_systemd_that_it_serves_and_stops(tmp_path: Path)
 
 def _text(name: str) -> str:
     return (UNITS / f"tidegate-{name}.service").read_text()
+
+
+def test_the_user_and_the_folders_are_made_on_a_clean_system(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    root = f"--root={tmp_path}"
+    users = run("systemd-sysusers", root, str((UNITS / "tidegate.sysusers.conf").absolute()))
+    folders = run("systemd-tmpfiles", root, "--create", str((UNITS / "tidegate.tmpfiles.conf").absolute()))
+
+    assert (users.returncode, folders.returncode, folders.stderr) == (0, 0, "")
+    assert "tidegate:" in (tmp_path / "etc" / "passwd").read_text()
+    modes = {name: oct((tmp_path / name).stat().st_mode & 0o777) for name in ("var/lib/tidegate", "etc/tidegate")}
+    assert modes == {"var/lib/tidegate": "0o700", "etc/tidegate": "0o755"}
+    assert (tmp_path / "etc" / "tidegate" / "credentials").stat().st_mode & 0o777 == 0o700
