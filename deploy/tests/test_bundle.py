@@ -53,6 +53,8 @@ def test_what_is_installed_without_a_network_answers(bundle: Bundle, tmp_path: P
     policy.write_text(POLICY)
     state.mkdir(mode=0o700)
     apart = [program("unshare"), "--map-root-user", "--net", "--pid", "--fork", "--kill-child"]
+    if subprocess.run([*apart, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("this machine lets nobody make a network namespace")
     command = [*apart, "sh", "deploy/tests/offline.sh", bundle.folder, bundle.key, tmp_path / "prefix", state, settings]
     done = subprocess.run(
         [str(each) for each in command],
