@@ -30,16 +30,20 @@ ABORT_EVERY = 5
 ABORT_AFTER_BYTES = 1500
 CONNECTIONS = 32
 SETTLED = 1000
+LOOKS = 20  # at memory, while it goes on
 
 
 class Soak:
     """Streams from many connections, counted by how they ended."""
 
-    def __init__(self, port: int, request: bytes, total: int) -> None:
+    def __init__(self, port: int, request: bytes, total: int, pid: int) -> None:
         self._port = port
         self._request = request
         self._left = total
+        self._pid = pid
+        self._each = max(1, total // LOOKS)
         self.ends: Counter[str] = Counter()
+        self.resident_mb: list[float] = []
 
     async def run(self) -> None:
         await asyncio.gather(*(self._connection() for _ in range(CONNECTIONS)))
@@ -47,6 +51,8 @@ class Soak:
     async def _connection(self) -> None:
         while self._left > 0:
             self._left -= 1
+            if self._left % self._each == 0:
+                self.resident_mb.append(footprint(self._pid)["resident_mb"])
             abort = self._left % ABORT_EVERY == 0
             reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
             try:
@@ -90,14 +96,15 @@ async def measure(report: Report, port: int, pid: int, total: int) -> None:
     headers = KEY
     stream = post(f"127.0.0.1:{port}", PATH, json.dumps(body).encode(), headers)
     at_start = footprint(pid)["open_files"]
-    await Soak(port, stream, SETTLED).run()
+    await Soak(port, stream, SETTLED, pid).run()
     before = await asyncio.to_thread(settled, pid, at_start)
     started = time.monotonic()
-    soak = Soak(port, stream, total)
+    soak = Soak(port, stream, total, pid)
     await soak.run()
     seconds = time.monotonic() - started
     after = await asyncio.to_thread(settled, pid, before["open_files"])
     report.raw |= {"streams": total, "seconds": seconds, "ends": soak.ends, "before": before, "after": after}
+    report.raw["resident_mb_on_the_way"] = soak.resident_mb
     grown = after["resident_mb"] / before["resident_mb"] - 1
     report.at_most(f"memory grown over {total} streams", grown, 0.05, "")
     report.at_most("open files more than before", after["open_files"] - before["open_files"], 0, "")
