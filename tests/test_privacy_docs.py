@@ -14,6 +14,7 @@ import yaml
 
 from gateway.access_settings import Auth
 from gateway.detector_settings import DetectorSettings
+from gateway.settings import Settings
 from routing_policies.policy.model import Answers, AnswerScanning, FindingTag, Target
 
 ROOT = Path(__file__).parent.parent
@@ -24,18 +25,19 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", TEXT, re.DOTALL)
 
 
-def example(key: str) -> Any:
-    """The one example that begins with this key."""
-    (found,) = [parsed[key] for block in blocks("yaml") if key in (parsed := yaml.safe_load(block))]
-    return found
+def example(*keys: str) -> Any:
+    """What the one example says that has these keys, and no others."""
+    (found,) = [parsed for block in blocks("yaml") if set(keys) == (parsed := yaml.safe_load(block)).keys()]
+    return found if len(keys) > 1 else found[keys[0]]
 
 
 def test_every_example_is_read_by_what_it_is_for() -> None:
-    known = {"auth", "targets", "detectors", "answers"}
+    known = {"auth", "targets", "detectors", "answers", "edge"}
     assert {key for block in blocks("yaml") for key in yaml.safe_load(block)} == known
     detectors = DetectorSettings.model_validate(example("detectors"))
     assert detectors.presidio is not None
     assert detectors.classifier is not None
+    assert Settings.model_validate(example("detectors", "edge")).detectors.pictures is not None
     Auth.model_validate({"keys": [{**key, "secret_sha256": "0" * 64} for key in example("auth")["keys"]]})
     Target.model_validate_json(yaml_as_json(example("targets")["cloud"]))
     Answers.model_validate_json(yaml_as_json(example("answers")))
